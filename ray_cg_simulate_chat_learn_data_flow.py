@@ -28,7 +28,8 @@ from common.flags import parse_flags
 if __name__ == "__main__":
     FLAGS = parse_flags("graph", __doc__)  # before the imports below, which take seconds
     os.environ |= {  # Ray reads them when it is imported
-        # Bytes of each channel. Ray ignores the argument of experimental_compile for it.
+        # The first size of each channel's buffers, which grow at the first larger message. In Ray 2.60, the argument
+        # _buffer_size_bytes of experimental_compile has no effect on channels in shared memory.
         "RAY_CGRAPH_buffer_size_bytes": str(max(FLAGS.sizes.values()) + 2**20),
         # Seconds that an iteration may take. After the time of the last one, Ray repeats a read, and NCCL would hang.
         "RAY_CGRAPH_submit_timeout": "300",
@@ -36,14 +37,12 @@ if __name__ == "__main__":
         "RAY_CGRAPH_read_iteration_timeout_s": "300",
     }
 
-from contextlib import contextmanager, suppress
-from pathlib import Path
 from statistics import median
 
 import ray
 from ray.dag import InputNode
 
-from common.cluster import ray_cluster
+from common.cluster import ray_cluster, remove_semaphores
 from common.record import recorded_run
 from common.timing import Endpoint, count_iterations, measure_memcpy, time_group
 
@@ -61,18 +60,16 @@ class Model(Endpoint):
 
 
 def bind_shm(query, policy, reference, reward):
-    policy_output = policy.forward.bind(query.with_tensor_transport("shm")).with_tensor_transport(
-        "shm"
-    )
+    query = query.with_tensor_transport("shm")
+    policy_output = policy.forward.bind(query).with_tensor_transport("shm")
     reference_output = reference.forward.bind(policy_output).with_tensor_transport("shm")
     reward_output = reward.forward.bind(policy_output, reference_output)
     return reward_output.with_tensor_transport("shm", device="cpu")  # the driver has no GPU
 
 
 def bind_nccl(query, policy, reference, reward):
-    query.with_tensor_transport(
-        "shm", device="cuda"
-    )  # changes the query itself; the driver is no rank of NCCL
+    # It changes the query itself. The driver is no rank of NCCL.
+    query.with_tensor_transport("shm", device="cuda")
     policy_output = policy.forward.bind(query).with_tensor_transport("nccl")
     reference_output = reference.forward.bind(policy_output).with_tensor_transport("nccl")
     # Ray 2.60 cannot compile a method with two NCCL inputs. So each of them ends in a method of its own, in the actor.
@@ -84,30 +81,6 @@ def bind_pickle(query, policy, reference, reward):
     policy_output = policy.forward.bind(query)
     reference_output = reference.forward.bind(policy_output)
     return reward.forward.bind(policy_output, reference_output)
-
-
-@contextmanager
-def remove_semaphores():
-    """Remove the unused semaphores that Ray leaves, two per channel."""
-    before = {*Path("/dev/shm").iterdir()}
-    try:
-        yield
-    finally:
-        used = set()
-        for maps in Path("/proc").glob("[0-9]*/maps"):
-            with suppress(OSError):  # the process has ended
-                used |= {
-                    int(line.split()[4])
-                    for line in maps.read_text().splitlines()
-                    if "/sem." in line
-                }  # inodes
-        for path in {
-            *Path("/dev/shm").glob("sem.hdr*"),
-            *Path("/dev/shm").glob("sem.obj*"),
-        } - before:
-            with suppress(OSError):
-                if path.stat().st_ino not in used:
-                    path.unlink()
 
 
 CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "pickle": bind_pickle}
@@ -127,9 +100,8 @@ def main(flags):
                 output = CHAINS[flags.transport](query, policy, reference, reward)
             # Each channel gets so many buffers. Ray's default is ten; here, one iteration is in flight.
             graph = output.experimental_compile(_max_inflight_executions=2)
-            ray.get(
-                graph._proxy_actor.__ray_ready__.remote()
-            )  # a process of the graph, which may still start
+            # A process of the graph, which may still start.
+            ray.get(graph._proxy_actor.__ray_ready__.remote())
 
             def send(number):
                 return graph.execute(driver.message(number))
@@ -139,15 +111,17 @@ def main(flags):
 
             # save_times knows the first iteration and the warm-up by their numbers, and stores their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
-                time_group(
-                    [number], 1, send, receive, run.save_times
-                )  # one in flight; the clock runs only here
+                # One iteration is in flight. The clock runs only here.
+                time_group([number], 1, send, receive, run.save_times)
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
+            owned = [driver.owns_messages()]
+            owned += ray.get([model.owns_messages.remote() for model in models])
+            run.readers_own_a_copy = all(owned)
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)
-    print(
-        f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}"
-    )
+    milliseconds = 1000 * median(run.seconds)
+    time = f"{milliseconds:,.1f} ms per iteration (median)"
+    print(f"{flags.transport}: {time}; record: {flags.output}")
     print(f"Execution time: {sum(run.seconds):.2f} seconds")
 
 

@@ -82,9 +82,8 @@ def ref_queue(query, policy, reference, reward):
 
 def through(edge, ref):
     """Put an object reference into the queue of an edge, and take it out again."""
-    queue_of(edge).put(
-        [ref]
-    )  # in a list, because Ray would put the message in the place of a bare reference
+    # In a list, because Ray would put the message in the place of a bare reference.
+    queue_of(edge).put([ref])
     (ref,) = queue_of(edge).get()
     return ref
 
@@ -123,15 +122,17 @@ def main(flags):
 
             # save_times knows the first iteration and the warm-up by their numbers, and stores their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
-                time_group(
-                    [number], 1, send, driver.receive, run.save_times
-                )  # one in flight; the clock runs only here
+                # One iteration is in flight. The clock runs only here.
+                time_group([number], 1, send, driver.receive, run.save_times)
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
+            owned = [driver.owns_messages()]
+            owned += ray.get([model.owns_messages.remote() for model in models])
+            run.readers_own_a_copy = all(owned)
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)
-    print(
-        f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}"
-    )
+    milliseconds = 1000 * median(run.seconds)
+    time = f"{milliseconds:,.1f} ms per iteration (median)"
+    print(f"{flags.transport}: {time}; record: {flags.output}")
     print(f"Execution time: {sum(run.seconds):.2f} seconds")
 
 

@@ -7,8 +7,10 @@ import signal
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from threading import Timer
+from typing import Any
 
 import psutil
 import ray
@@ -17,74 +19,145 @@ from ray.exceptions import RayError
 from common import SuiteError
 from common.sizes import EDGES, MIN_STORE_BYTES, MODELS, STORED_ITERATIONS
 
+PR_SET_CHILD_SUBREAPER = 36
+MAX_FOLDER_LENGTH = 21  # of temporary folders, below which Ray's paths of sockets are short enough
+END_SECONDS = 10
+# Of this process, for the processes of a cluster that was started with other ones.
+SENT_VARIABLES = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS")
+
 
 @contextmanager
 def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
     """Connect this process to Ray. An error of Ray becomes SuiteError, with one line that names the actor."""
-    ctypes.CDLL(None).prctl(
-        36, 1, 0, 0, 0
-    )  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
-    ray._private.worker.print_to_stdstream = lambda *_, **__: (
-        None
-    )  # Ray would print advice if an actor dies
-    parent = (
-        "/tmp" if len(gettempdir()) > 21 else None
-    )  # paths of sockets, which Ray puts below it, must be short
-    with TemporaryDirectory(prefix="ray-", dir=parent, ignore_cleanup_errors=True) as folder:
-        store_bytes = max(
-            MIN_STORE_BYTES, STORED_ITERATIONS * sum(flags.sizes[sender] for sender, _ in EDGES)
+    # Orphans become children of this process, which ends them.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # Ray would print advice if an actor dies.
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
+    parent = "/tmp" if len(gettempdir()) > MAX_FOLDER_LENGTH else None
+    folder = TemporaryDirectory(prefix="ray-", dir=parent, ignore_cleanup_errors=True)
+    try:
+        connect(flags, folder.name)
+        # They end a run as Ctrl-C does, in place of Ray's handlers.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+        yield
+    except BaseException as error:
+        # Results of a graph that outlive the connection to Ray crash.
+        traceback.clear_frames(error.__traceback__)
+        if isinstance(error, (RayError, ConnectionError)):
+            raise SuiteError(describe(error)) from None
+        raise
+    finally:
+        with uninterrupted():
+            end_cluster()
+            folder.cleanup()
+
+
+def connect(flags: argparse.Namespace, folder: str) -> None:
+    """Join the cluster of --address, or start one with its files in this folder; raise SuiteError if it fails."""
+    if flags.address:
+        settings = join_settings()
+        failure = f"--address {flags.address}: cannot join the cluster"
+        advice = "check that it runs with this version of Ray and Python"
+    else:
+        settings = start_settings(flags, folder)
+        failure = "Ray did not start"
+        advice = "end other programs that need the processors, and try again"
+    try:
+        ray.init(
+            flags.address or "local", log_to_driver=False, logging_level="critical", **settings
         )
-        settings = {
-            "include_dashboard": False,
-            "object_store_memory": store_bytes,
-            "_temp_dir": folder,
-        }
-        if flags.address:
-            variables = {
-                name: value for name, value in os.environ.items() if name.startswith("RAY_CGRAPH_")
-            }
-            settings = {
-                "runtime_env": {"py_modules": [os.path.dirname(__file__)], "env_vars": variables}
-            }
-        try:
-            ray.init(
-                flags.address or "local", log_to_driver=False, logging_level="critical", **settings
-            )
-            for number in (
-                signal.SIGTERM,
-                signal.SIGHUP,
-            ):  # they end a run as Ctrl-C does, in place of Ray's handlers
-                signal.signal(number, signal.default_int_handler)
-            yield
-        except BaseException as error:
-            traceback.clear_frames(
-                error.__traceback__
-            )  # results of a graph that outlive the connection to Ray crash
-            if not isinstance(error, (RayError, ConnectionError)):
-                raise
-            if isinstance(error, RayError) and (
-                died := set(MODELS) - set(ray.util.list_named_actors())
-            ):
-                raise SuiteError(f"{' and '.join(sorted(died))} died") from None
-            raise SuiteError(
-                str(getattr(error, "cause", error)).strip().partition("\n")[0]
-            ) from None
-        finally:
-            signal.pthread_sigmask(
-                signal.SIG_BLOCK, signal.valid_signals()
-            )  # nothing interrupts what follows
-            processes = psutil.Process().children(recursive=True)
-            killer = Timer(
-                10, kill, [processes]
-            )  # Ray waits longer if an actor of a compiled graph hangs
-            killer.start()
-            ray.shutdown()
-            killer.cancel()
-            kill([*processes, *psutil.Process().children(recursive=True)])
+    # RuntimeError with another version of Ray or Python, and Exception if a node does not start in time.
+    except Exception as error:
+        raise SuiteError(f"{failure} ({first_line(error)}): {advice}") from None
+
+
+def start_settings(flags: argparse.Namespace, folder: str) -> dict[str, Any]:
+    """Return the arguments of ray.init for a private cluster, whose store holds the messages."""
+    iteration_bytes = sum(flags.sizes[sender] for sender, _ in EDGES)
+    return {
+        "include_dashboard": False,
+        "object_store_memory": max(MIN_STORE_BYTES, STORED_ITERATIONS * iteration_bytes),
+        "_temp_dir": folder,
+    }
+
+
+def join_settings() -> dict[str, Any]:
+    """Return the arguments of ray.init for an existing cluster: its processes get our code and variables."""
+    variables = {
+        name: value for name, value in os.environ.items() if name.startswith(SENT_VARIABLES)
+    }
+    modules = [str(Path(__file__).parent)]
+    return {"runtime_env": {"py_modules": modules, "env_vars": variables}}
+
+
+def describe(error: BaseException) -> str:
+    """Return why a run of Ray failed, as one line."""
+    if isinstance(error, RayError):
+        died = set(MODELS) - set(ray.util.list_named_actors())
+        if died:
+            return f"{' and '.join(sorted(died))} died"
+    return first_line(getattr(error, "cause", error))
+
+
+def first_line(error: object) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay all signals until the end of the block. Then Ctrl-C works again."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def end_cluster() -> None:
+    """Disconnect from Ray, and end all processes that this one has started."""
+    processes = psutil.Process().children(recursive=True)
+    # Ray waits longer if an actor of a compiled graph hangs.
+    killer = Timer(END_SECONDS, kill, [processes])
+    killer.start()
+    ray.shutdown()
+    killer.cancel()
+    kill([*processes, *psutil.Process().children(recursive=True)])
 
 
 def kill(processes: list[psutil.Process]) -> None:
+    """End these processes, and wait until they have ended."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(processes, timeout=10)
+    psutil.wait_procs(processes, timeout=END_SECONDS)
+
+
+@contextmanager
+def remove_semaphores() -> Iterator[None]:
+    """Remove the unused semaphores that the channels of Ray's compiled graphs leave in /dev/shm, two per channel."""
+    before = find_semaphores()
+    try:
+        yield
+    finally:
+        with uninterrupted():
+            used = find_used_inodes()
+            for path in find_semaphores() - before:
+                with suppress(OSError):
+                    if path.stat().st_ino not in used:
+                        path.unlink()
+
+
+def find_semaphores() -> set[Path]:
+    shared_memory = Path("/dev/shm")
+    return {*shared_memory.glob("sem.hdr*"), *shared_memory.glob("sem.obj*")}
+
+
+def find_used_inodes() -> set[int]:
+    """Return the inodes of the semaphores that processes use."""
+    used = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):  # the process has ended
+            lines = maps.read_text().splitlines()
+            used |= {int(line.split()[4]) for line in lines if "/sem." in line}
+    return used

@@ -41,9 +41,8 @@ class Run(msgspec.Struct):
         Seconds
     ] = []  # one warm copy per edge by one thread, one sample per pass
     memcpy_after_seconds: list[Seconds] = []
-    readers_own_a_copy: bool | None = (
-        True  # False: they got views of memory that another process wrote
-    )
+    # As found at run time. False: they got views of memory that another process wrote. None: not seen.
+    readers_own_a_copy: bool | None = None
     warmup_iterations: int | None = None  # untimed ones after the first
     warmup_seconds: list[Seconds] = []
     first_seconds: Seconds | None = None  # of the first iteration
@@ -96,6 +95,7 @@ class Record(msgspec.Struct, kw_only=True):
         str, Any
     ]  # what is moved: flow, message, sizes, and edges with from, to and bytes
     configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
+    traced: bool = False  # whether the suite recorded stages, which is part of the times
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
     runs: list[Run] = []
 
@@ -133,10 +133,17 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
         try:
             yield run
             run.status, run.reason = "ok", None
-        except (SuiteError, KeyboardInterrupt) as error:
-            run.reason = str(error) or f"interrupted after {len(run.seconds)} timed iterations"
+        except SuiteError as error:
+            run.reason = str(error)
             print(f"error: {run.reason}", file=sys.stderr)
-            sys.exit(1 if isinstance(error, SuiteError) else 130)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            run.reason = f"interrupted after {len(run.seconds)} timed iterations"
+            print(f"error: {run.reason}", file=sys.stderr)
+            sys.exit(130)
+        except Exception as error:
+            run.reason = f"{type(error).__name__}: {error}"
+            raise
         finally:
             flags.output = save_somewhere(flags.output, record)
 
@@ -229,15 +236,27 @@ def load(path: Path, kind: Any = Record) -> Any:
 
 
 def find_newest(results: Path) -> list[Path]:
-    """Return the newest folder run-* with records, or all single records if one of them is newer; [] without any."""
-    records = sorted(path for path in results.glob("*.json") if path.stat().st_size)
-    files = [
-        *records,
-        *results.glob("run-*/**/*.json"),
-    ]  # not folders, to which charts are added later
-    newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
-    return (
-        [results / newest.relative_to(results).parts[0]]
-        if newest and newest not in records
-        else records
-    )
+    """Return the newest folder run-* with records, or all single records if one of them is newer; [] without any.
+
+    Files that are no record are passed over: a profile, or the empty file of a script that still runs.
+    """
+    singles = sorted(path for path in results.glob("*.json") if is_record(path))
+    # The time of a folder says less: charts are added to it later.
+    in_folders = sorted(results.glob("run-*/**/*.json"), key=modified_at, reverse=True)
+    newest = next(filter(is_record, in_folders), None)
+    if newest is None or any(modified_at(path) > modified_at(newest) for path in singles):
+        return singles
+    return [results / newest.relative_to(results).parts[0]]
+
+
+def modified_at(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def is_record(path: Path) -> bool:
+    """Return whether this file can be read as a record of this version."""
+    try:
+        load(path)
+    except RecordError:
+        return False
+    return True

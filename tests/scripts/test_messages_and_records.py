@@ -2,8 +2,12 @@
 
 import argparse
 import json
+import os
+import shutil
+import tempfile
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -131,6 +135,48 @@ def test_a_script_waits_while_another_one_or_the_suite_measures(flags, capsys, m
         with pytest.raises(KeyboardInterrupt), records.recorded_run(flags):
             pass
     assert capsys.readouterr().out.startswith("waiting until another measurement")
+
+
+def test_the_record_of_an_unexpected_error_has_its_real_reason(flags):
+    with pytest.raises(ZeroDivisionError), records.recorded_run(flags) as run:
+        run.seconds.append(0.5)
+        raise ZeroDivisionError("no iteration")
+    (run,) = records.load(flags.output).runs
+    assert (run.status, run.reason) == ("failed", "ZeroDivisionError: no iteration")
+    assert run.seconds == [0.5]
+
+
+def test_a_tensor_in_memory_that_another_process_could_write_is_a_view(endpoints):
+    send(endpoints, 3)
+    assert endpoints["reward"].owns_messages()
+    policy, reference = endpoints["reward"].held
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.write(policy.tensor.numpy().tobytes())
+        file.flush()
+        mapped = np.memmap(file, np.int64, "r+")
+        view = policy._replace(tensor=torch.from_numpy(mapped)[5:])
+        endpoints["reward"].held = [reference, view]
+        assert not endpoints["reward"].owns_messages()
+
+
+def test_the_newest_records_are_found_beside_files_that_are_none(flags, tmp_path):
+    results = tmp_path / "results"
+    assert records.find_newest(results) == []
+    flags.output = results / "run-1" / "refs.json"
+    flags.output.parent.mkdir(parents=True)
+    with records.recorded_run(flags) as run:
+        run.seconds.append(0.5)
+    profile = results / "run-profile-20261126T203046"
+    for name in ("profile.json", "trace.json"):
+        later = profile / name
+        later.parent.mkdir(exist_ok=True)
+        later.write_text('{"steps": 3}')
+        os.utime(later, (2**31, 2**31))
+    assert records.find_newest(results) == [results / "run-1"]
+    single = results / "refs.json"
+    shutil.copy(flags.output, single)
+    (results / "advice.json").write_text("[]")
+    assert records.find_newest(results) == [single]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 10**5, '{"schema_version": 6}', "[1]", "\x00"])

@@ -31,7 +31,8 @@ def test_each_transport_ends_with_its_time_and_leaves_nothing_behind(
     finished = run_script(script, "--transport", transport, *KILOBYTES, *SHORT, *flags)
     assert (finished.code, finished.stderr) == (0, "")
     (run,) = load(finished.output).runs
-    assert run.status == "ok" and len(run.warmup_seconds) == 1 and len(run.seconds) == 3
+    assert (run.status, run.readers_own_a_copy) == ("ok", True)
+    assert (len(run.warmup_seconds), len(run.seconds)) == (1, 3)
     assert finished.stdout.splitlines()[-1] == f"Execution time: {sum(run.seconds):.2f} seconds"
     assert str(finished.output) in finished.stdout
 
@@ -98,3 +99,16 @@ def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_
     )
     assert re.fullmatch(expected, finished.stderr), finished.stderr
     assert len(load(finished.output).runs[0].warmup_seconds) == 1
+
+
+@pytest.mark.parametrize(("setting", "is_copy"), [("0", True), ("1", False)])
+def test_a_script_finds_out_whether_readers_own_a_copy(run_script, tmp_path, setting, is_copy):
+    variable = '"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": '
+    change = ("common/flags.py", variable + '"0"', f'{variable}"{setting}"')
+    copy_project(tmp_path, change)
+    # 2 to 10 MiB: Ray does not put messages of some kilobytes into its store.
+    flags = ("--transport", "refs", "--batch-size", "64", *SHORT)
+    finished = run_script(tmp_path / STORE.name, *flags)
+    assert (finished.code, finished.stderr) == (0, "")
+    (run,) = load(finished.output).runs
+    assert run.readers_own_a_copy is is_copy
