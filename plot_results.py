@@ -1,15 +1,19 @@
-"""Draw the time of 100 iterations of two to six configurations, beside that of the demo.
+"""Draw the time of 100 iterations of the two scripts' configurations, on each machine.
 
     python3 plot_results.py                            your newest records in results/, or the published ones
     python3 plot_results.py results/run-1 mine.json    folders of records, and records
 
-The chart is img/benchmark_result.svg for published records, or a file beside the records. Of more than six bars, those
-without flags are drawn first; `python3 -m dataflow report` shows all.
+The chart is img/benchmark_result.svg for published records, or benchmark_result.svg beside the records. It compares
+equal work: transports of the two scripts, whose readers own a copy, with and without --retain-memory. Runs that were
+disturbed are left out. `python3 -m dataflow report` shows all other configurations.
 """
 
 import argparse
+import math
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean, median
 
@@ -18,127 +22,352 @@ from common.flags import TRANSPORTS, OneLineParser, require_packages
 require_packages("matplotlib", "msgspec")
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from common import SuiteError
+from common import SuiteError, demo
 from common.record import Record, Run, find_newest, load
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
 PUBLISHED = RESULTS / "campaigns"
-ITERATIONS, MAX_BARS, DEMO_MEBIBYTES = 100, 6, 448
-DEMO_SECONDS = {
-    "demo, compiled graph with NCCL": 35.37,
-    "demo, queues": 279.23,
-}  # for 100 iterations of 448 MiB
-OF_SCRIPTS = {
-    f"{runtime} {transport}"
-    for runtime, transports in TRANSPORTS.items()
-    for transport in transports
-}
+CHART_NAME = "benchmark_result.svg"
+ITERATIONS = 100
+MIB = 2**20
+COMPARED_FLAGS = {
+    "retain_memory"
+}  # without --check-every, so every byte of their messages was verified
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
+TITLES = {"online-dpo": "ChatLearn's data flow: policy, reference and reward model"}
+ROW_HEIGHT = 0.8  # of a configuration; the rest is space
 
 
-def find_runs(paths: list[Path]) -> tuple[dict[str, list[Run]], list[Record]]:
-    """Return the ok runs by configuration that moved the messages of the newest one, and their records."""
-    files = [
-        file
-        for path in paths
-        for file in ([path] if path.is_file() else sorted(path.rglob("*.json*")))
-    ]
-    loaded: list[Record] = [
-        load(file) for file in files if file.name.endswith((".json", ".json.gz"))
-    ]
-    records = [record for record in loaded if any(run.status == "ok" for run in record.runs)]
-    if not records:
+@dataclass
+class Bar:
+    """The runs of one configuration on one machine."""
+
+    configuration: str
+    machine: str
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def run_seconds(self) -> list[float]:
+        """Return the time of 100 iterations of each run, by its median iteration."""
+        return [ITERATIONS * median(run.seconds) for run in self.runs]
+
+    @property
+    def seconds(self) -> float:
+        return geometric_mean(self.run_seconds)
+
+
+@dataclass
+class Machine:
+    """A boot of a machine, or a processor if its boot is not known."""
+
+    name: str
+    details: str  # size, and speed of one thread that copies
+
+
+@dataclass
+class Chart:
+    """What is drawn. Configurations and machines are in the order of the chart."""
+
+    bars: list[Bar]
+    configurations: list[str]
+    machines: dict[str, Machine]
+    title: str
+    message_bytes: list[int]
+    versions: list[str]
+    doubtful_runs: int  # that are left out, because their times can mislead
+
+    def bars_of(self, machine: str, configuration: str = "") -> list[Bar]:
+        """Return the bars of a machine, of all configurations or of one."""
+        bars = [bar for bar in self.bars if bar.machine == machine]
+        if configuration:
+            bars = [bar for bar in bars if bar.configuration == configuration]
+        return bars
+
+    def where(self, machine: str) -> str:
+        """Return the words that tell this machine from the others; "" if there is only one."""
+        if len(self.machines) == 1:
+            return ""
+        return f" on {self.machines[machine].name}"
+
+
+def read_records(paths: Sequence[Path]) -> list[Record]:
+    """Return the records in these files and below these folders; raise SuiteError if one of them has none."""
+    if not paths:
+        raise SuiteError("there are no records in results/: run one of the two scripts")
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise SuiteError(f"{path} does not exist: give a record, or a folder of records")
+        found = find_files(path)
+        if not found:
+            raise SuiteError(f"{path} has no records (*.json): give a record, or a folder of them")
+        files += found
+    return [load(file) for file in files]
+
+
+def find_files(path: Path) -> list[Path]:
+    """Return the files of records in a folder, without those of scripts that still run, or a file as it is."""
+    if path.is_file():
+        return [path]
+    found = sorted([*path.rglob("*.json"), *path.rglob("*.json.gz")])
+    return [file for file in found if file.stat().st_size]
+
+
+def is_compared(record: Record) -> bool:
+    """Return whether both scripts could have measured this, on one machine."""
+    configuration = record.configuration
+    if configuration["transport"] not in TRANSPORTS.get(configuration["runtime"], ()):
+        return False
+    is_plain = COMPARED_FLAGS.issuperset(configuration.get("flags", {}))
+    return is_plain and not record.traced and len(record.environments) <= 1
+
+
+def get_views(run: Run) -> bool:
+    return run.readers_own_a_copy is False
+
+
+def is_doubtful(run: Run) -> bool:
+    """Return whether the tables of the suite leave this run out too."""
+    return run.disturbance is not None or run.settled is False
+
+
+def last_start(record: Record) -> str:
+    return max((run.started_at for run in record.runs), default="")
+
+
+def make_chart(records: Iterable[Record]) -> Chart:
+    """Choose what is compared: runs that count, of equal work with the messages of the newest record.
+
+    Raise SuiteError if nothing is left.
+    """
+    measured = [record for record in records if count_ok(record)]
+    if not measured:
+        raise SuiteError("no run of these records is ok: run one of the two scripts")
+    candidates = [record for record in measured if is_compared(record)]
+    if not candidates:
         raise SuiteError(
-            f"{', '.join(map(str, paths))}: no record of a run that is ok: run one of the two scripts"
+            "no record is of a transport of the two scripts without flags: "
+            "python3 -m dataflow report shows the others"
         )
-    edges = max(records, key=lambda record: max(run.started_at for run in record.runs)).workload[
-        "edges"
-    ]
-    records = [record for record in records if record.workload["edges"] == edges]
-    runs: dict[str, list[Run]] = defaultdict(list)
+    workload = max(candidates, key=last_start).workload
+    edges = workload["edges"]
+    compared = [record for record in candidates if record.workload["edges"] == edges]
+    bars, doubtful_runs = collect_bars(compared)
+    if not bars:
+        raise SuiteError(describe_nothing(doubtful_runs))
+    drawn = {bar.machine for bar in bars}
+    shown = [record for record in compared if machine_of(record) in drawn]
+    return Chart(
+        bars,
+        configurations=sort_configurations(bars),
+        machines=find_machines(shown),
+        title=TITLES.get(workload["flow"], f"The flow {workload['flow']}"),
+        message_bytes=[edge["bytes"] for edge in edges],
+        versions=sorted({describe_versions(record) for record in shown}),
+        doubtful_runs=doubtful_runs,
+    )
+
+
+def describe_nothing(doubtful_runs: int) -> str:
+    if doubtful_runs:
+        return "all runs were disturbed or had not settled: measure again on an idle machine"
+    return "all readers get a view: python3 -m dataflow report shows such runs"
+
+
+def count_ok(record: Record) -> int:
+    return sum(run.status == "ok" for run in record.runs)
+
+
+def collect_bars(records: Iterable[Record]) -> tuple[list[Bar], int]:
+    """Return a bar per configuration and machine, and the number of runs that are left out."""
+    bars: dict[tuple[str, str], Bar] = {}
+    doubtful_runs = 0
     for record in records:
-        known = runs[name_of(record)]
-        known += [
-            run for run in record.runs if run.status == "ok" and run not in known
-        ]  # a copy counts once
-    return runs, records
+        key = (name_of(record), machine_of(record))
+        for run in record.runs:
+            if run.status != "ok" or get_views(run):
+                continue
+            if is_doubtful(run):
+                doubtful_runs += 1
+                continue
+            bar = bars.setdefault(key, Bar(*key))
+            if run not in bar.runs:  # a copy of a record counts once
+                bar.runs.append(run)
+    return [*bars.values()], doubtful_runs
+
+
+def sort_configurations(bars: Iterable[Bar]) -> list[str]:
+    """Return the configurations, that with the longest time first."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for bar in bars:
+        seconds[bar.configuration].append(bar.seconds)
+    return sorted(seconds, key=lambda name: -geometric_mean(seconds[name]))
 
 
 def name_of(record: Record) -> str:
-    configuration, is_view = (
-        record.configuration,
-        any(run.readers_own_a_copy is False for run in record.runs),
-    )
-    flags = configuration.get("flags", {}).items()
-    words = [
-        f"--{name.replace('_', '-')}" if value is True else f"--{name} {value}"
-        for name, value in flags
-    ]
-    notes = [
-        "on GPUs" if configuration.get("device") == "cuda" else "",
-        "(readers get a view)" if is_view else "",
-    ]
-    return " ".join(
-        filter(None, [configuration["runtime"], configuration["transport"], *words, *notes])
-    )
+    """Return the configuration as it is called in all tables: store refs --retain-memory."""
+    configuration = record.configuration
+    words = [configuration["runtime"], configuration["transport"]]
+    words += [f"--{flag.replace('_', '-')}" for flag in configuration.get("flags", {})]
+    if configuration.get("device") == "cuda":
+        words.append("on GPUs")
+    return " ".join(words)
 
 
-def describe_machine(record: Record) -> str:
+def machine_of(record: Record) -> str:
+    """Return the boot of the machine, because times change from boot to boot; its processor if it is not known."""
     machine = record.environments.get("0", {})
-    cores, versions = (
-        f"{machine.get('logical_cpus')} CPUs of {machine.get('cpu_model')}",
-        machine.get("versions", {}),
-    )
-    devices = f"{machine.get('memory_gib')} GiB, {', '.join(machine.get('gpus') or []) or 'no GPU'}"
-    return f"{cores}, {devices}, Ray {versions.get('ray')}, torch {versions.get('torch')}"
+    return str(machine.get("boot") or machine.get("cpu_model"))
 
 
-def choose_bars(runs: dict[str, list[Run]]) -> dict[str, float]:
-    """Return 100 times the geometric mean of the medians of the runs, for at most six configurations by time."""
-    seconds = {
-        name: ITERATIONS * geometric_mean([median(run.seconds) for run in runs[name]])
-        for name in runs
-    }
-    shown = sorted(seconds, key=lambda name: (name.count("--"), -seconds[name]))[:MAX_BARS]
-    return {name: seconds[name] for name in sorted(shown, key=lambda name: -seconds[name])}
+def find_machines(records: Iterable[Record]) -> dict[str, Machine]:
+    """Return the machines of these records, the one that was measured first at the top."""
+    by_machine: dict[str, list[Record]] = defaultdict(list)
+    for record in sorted(records, key=last_start):
+        by_machine[machine_of(record)].append(record)
+    return {machine: describe_machine(found) for machine, found in by_machine.items()}
 
 
-def draw(seconds: dict[str, float], records: list[Record], counts: list[int]) -> Figure:
-    """Return the chart, with the messages and the machines of the records, and the number of runs of each bar."""
-    figure = Figure(figsize=(8, 2.2 + 0.34 * len(seconds)), layout="constrained")
+def describe_machine(records: Sequence[Record]) -> Machine:
+    """Return the processor and the boot of a machine, and its memory and the speed of one thread that copies."""
+    machine = records[0].environments.get("0", {})
+    name = str(machine.get("cpu_model"))
+    if machine.get("boot"):
+        name += f", boot {machine['boot'][:4]}"
+    details = [f"{machine.get('logical_cpus')} CPUs", f"{machine.get('memory_gib')} GiB"]
+    details += machine.get("gpus") or []
+    speeds: list[float] = []
+    for record in records:
+        speeds += memcpy_speeds(record)
+    if speeds:
+        details.append(f"copies {format_number(median(speeds))} GB/s")
+    return Machine(name, ", ".join(details))
+
+
+def memcpy_speeds(record: Record) -> list[float]:
+    """Return the GB/s of one thread that copies the message of each edge, before each run."""
+    iteration_bytes = sum(edge["bytes"] for edge in record.workload["edges"])
+    passes = [run.memcpy_before_seconds for run in record.runs if run.memcpy_before_seconds]
+    return [iteration_bytes / median(seconds) / 1e9 for seconds in passes]
+
+
+def describe_versions(record: Record) -> str:
+    versions = record.environments.get("0", {}).get("versions", {})
+    return f"Ray {versions.get('ray')}, torch {versions.get('torch')}"
+
+
+def format_number(value: float) -> str:
+    """Return a number with three digits, or all digits before the point."""
+    digits_before_point = 1 + math.floor(math.log10(value))
+    return f"{value:,.{max(0, 3 - digits_before_point)}f}"
+
+
+def draw(chart: Chart) -> Figure:
+    """Return the figure: a row per configuration, and in it a bar per machine with a dot per run."""
+    rows = len(chart.configurations)
+    height = 2.2 + rows * (0.2 + 0.15 * len(chart.machines)) + 0.17 * len(chart.machines)
+    figure = Figure(figsize=(8, height), layout="constrained")
     axes = figure.subplots()
-    bars = axes.barh([*seconds], [*seconds.values()], 0.62, color="#0072b2")
-    white = {
-        "facecolor": "white",
-        "edgecolor": "none",
-        "pad": 1,
-    }  # where a line of the demo crosses a number
-    axes.bar_label(
-        bars, [f"{value:,.4g} s" for value in seconds.values()], padding=4, fontsize=9, bbox=white
-    )
-    mebibytes = [edge["bytes"] / 2**20 for edge in records[0].workload["edges"]]
-    for height, (name, value) in enumerate(
-        DEMO_SECONDS.items() if sum(mebibytes) == DEMO_MEBIBYTES else ()
-    ):
-        axes.axvline(value, color="black", linewidth=1.3, linestyle=":", zorder=0)
-        side = "right" if value > axes.get_xlim()[1] / 2 else "left"
-        axes.annotate(f"{name}: {value} s", (value, 1), xycoords=axes.get_xaxis_transform(), fontsize=8, ha=side,
-                      xytext=(0, 4 + 12 * height), textcoords="offset points")  # fmt: skip
-    axes.set(xlim=(0, 1.12 * axes.get_xlim()[1]), xlabel=f"seconds for {ITERATIONS} iterations")
-    axes.invert_yaxis()  # the first bar is on top
-    machines = "\n".join(sorted(set(map(describe_machine, records))))
-    caption = (
-        f"Each iteration moves {sum(mebibytes):,.4g} MiB in messages of {min(mebibytes):,.3g} to "
-        f"{max(mebibytes):,.3g} MiB. Every byte was verified outside of the clock.\n"
-        f"{machines}\nThe demo used GPUs. Runs per configuration, from top to bottom: {', '.join(map(str, counts))}."
-    )
-    figure.supxlabel(caption, x=0.01, ha="left", fontsize=7.5)
-    figure.suptitle(
-        "ChatLearn's data flow: policy, reference and reward model", x=0.01, ha="left", fontsize=12
-    )
+    for number, machine in enumerate(chart.machines):
+        draw_machine(axes, chart, number, machine)
+    axes.set_yticks(range(rows), chart.configurations)
+    axes.invert_yaxis()  # the first configuration is on top
+    axes.set_xlim(0, 1.12 * axes.get_xlim()[1])  # space for the last number
+    axes.set_xlabel(f"seconds for {ITERATIONS} iterations (shorter is faster)")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, frameon=False)
+    figure.suptitle(chart.title, x=0.01, ha="left", fontsize=12)
+    figure.supxlabel("\n".join(write_caption(chart)), x=0.01, ha="left", fontsize=8)
     return figure
+
+
+def draw_machine(axes: Axes, chart: Chart, number: int, machine: str) -> None:
+    """Draw the bars of one machine, at their places in the rows of the configurations."""
+    thickness = ROW_HEIGHT / len(chart.machines)
+    offset = (number + 0.5) * thickness - ROW_HEIGHT / 2
+    colour = COLOURS[number % len(COLOURS)]
+    bars = chart.bars_of(machine)
+    places = [chart.configurations.index(bar.configuration) + offset for bar in bars]
+    lengths = [bar.seconds for bar in bars]
+    label = f"{chart.machines[machine].name}, {chart.machines[machine].details}"
+    axes.barh(places, lengths, 0.9 * thickness, color=colour, label=label)
+    for place, bar in zip(places, bars, strict=True):
+        axes.plot(bar.run_seconds, [place] * len(bar.runs), "o", color="black", ms=2.5, alpha=0.6)
+        axes.annotate(
+            format_number(bar.seconds),
+            (max(bar.run_seconds), place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+        )
+
+
+def write_caption(chart: Chart) -> list[str]:
+    """Return the lines below the chart: what was moved, what is shown, and what is left out."""
+    smallest = min(chart.message_bytes)
+    largest = max(chart.message_bytes)
+    total = sum(chart.message_bytes)
+    lines = [
+        f"Each iteration moves {format_mebibytes(total)} in messages of {format_mebibytes(smallest)} to "
+        f"{format_mebibytes(largest)}, and each reader owns a copy. Every byte was verified",
+        "outside of the clock. Dot: 100 times the median iteration of a run. Bar: their geometric mean. "
+        + "; ".join(chart.versions)
+        + ".",
+    ]
+    if chart.doubtful_runs:
+        runs = (
+            "1 run that was"
+            if chart.doubtful_runs == 1
+            else f"{chart.doubtful_runs} runs that were"
+        )
+        lines.append(f"Left out: {runs} disturbed or had not settled.")
+    if total == demo.ITERATION_BYTES:
+        lines.append(
+            f"The demo RayCG-ChatLearn reports {demo.QUEUE_SECONDS} s with queues through the driver and "
+            f"{demo.GRAPH_SECONDS} s with a compiled graph:"
+        )
+        lines.append("on another machine, with GPUs and NCCL, and with another clock.")
+    return lines
+
+
+def format_mebibytes(size: int) -> str:
+    return f"{size / MIB:,.3g} MiB"
+
+
+def print_times(chart: Chart) -> None:
+    """Print the time of each bar, and if there are two configurations, their ratio on each machine."""
+    for name in chart.configurations:
+        for machine in chart.machines:
+            for bar in chart.bars_of(machine, name):
+                time = f"{format_number(bar.seconds)} s for {ITERATIONS} iterations"
+                print(f"{name}: {time}{chart.where(machine)}")
+    if len(chart.configurations) == 2:
+        for machine in chart.machines:
+            print_ratio(chart, machine)
+
+
+def print_ratio(chart: Chart, machine: str) -> None:
+    """Print how many times as long one configuration takes as the other, if both were measured on this machine."""
+    bars = sorted(chart.bars_of(machine), key=lambda bar: bar.seconds)
+    if len(bars) != 2:
+        return
+    fast, slow = bars
+    ratio = format_number(slow.seconds / fast.seconds)
+    comparison = f"{slow.configuration} takes {ratio} times as long as {fast.configuration}"
+    print(f"{comparison}{chart.where(machine)}")
+
+
+def choose_folder(first: Path) -> Path:
+    """Return the folder of the chart: img/ for published records, or the one with the records."""
+    absolute = first.resolve()
+    if PUBLISHED in (absolute, *absolute.parents):
+        return ROOT / "img"
+    return first if first.is_dir() else first.parent
 
 
 def main() -> None:
@@ -146,35 +375,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("records", nargs="*", type=Path, help="records, or folders of records")
-    paths = (
-        parser.parse_args().records
-        or find_newest(RESULTS)
-        or sorted(PUBLISHED.glob("*/*-flow-online-dpo.json"))
-    )
-    is_published = PUBLISHED in (paths[0].resolve(), *paths[0].resolve().parents)
-    folder = ROOT / "img" if is_published else paths[0] if paths[0].is_dir() else paths[0].parent
+    paths = parser.parse_args().records or find_newest(RESULTS)
+    paths = paths or sorted(PUBLISHED.glob("*/*-flow-online-dpo.json"))
     try:
-        runs, records = find_runs(paths)
-        seconds = choose_bars(runs)
-        figure = draw(seconds, records, [len(runs[name]) for name in seconds])
+        chart = make_chart(read_records(paths))
+        path = choose_folder(paths[0]) / CHART_NAME
         with rc_context({"svg.hashsalt": "chatlearn-data-flow"}):  # equal charts are equal files
-            figure.savefig(
-                folder / "benchmark_result.svg", metadata={"Date": None, "Creator": None}
-            )
+            draw(chart).savefig(path, metadata={"Date": None, "Creator": None})
     except (SuiteError, OSError) as error:
         sys.exit(f"error: {error}")
-    print(
-        *(f"{name}: {value:,.4g} s for {ITERATIONS} iterations" for name, value in seconds.items()),
-        sep="\n",
-    )
-    names = [*seconds]
-    if len(names) == 2 and OF_SCRIPTS.issuperset(
-        names
-    ):  # their readers get copies; a copy is not compared with a view
-        print(
-            f"{names[0]} takes {seconds[names[0]] / seconds[names[1]]:.2f} times as long as {names[1]}"
-        )
-    print(folder / "benchmark_result.svg")
+    print_times(chart)
+    print(path)
 
 
 if __name__ == "__main__":
