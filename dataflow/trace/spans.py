@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import tomllib
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -108,31 +109,61 @@ def collect_spans(
     in seconds, or of each group if iterations overlap.
     """
 
-    def microseconds(seconds: float) -> float:
-        return round((seconds - iterations[0][0]) * 1e6, 2)
-
     spans: list[Span] = []
     for process, recorded_spans in by_process.items():
         if process != DRIVER and recorded_spans is by_process[DRIVER]:
             continue
         threads = list(dict.fromkeys(thread for thread, *_ in recorded_spans))
-        for number, (begin, finish) in enumerate(iterations):
-            inside = [span for span in recorded_spans if span[3] > begin and span[2] < finish]
-            for thread, stage, start, end, faults in sorted(inside, key=lambda span: span[2]):
-                share = (min(end, finish) - max(start, begin)) / (end - start) if end > start else 1
-                start, end = microseconds(max(start, begin)), microseconds(min(end, finish))
-                spans.append(
-                    (
-                        process,
-                        threads.index(thread),
-                        stage,
-                        number,
-                        start,
-                        end,
-                        round(share * faults),
-                    )
-                )
-    return [(microseconds(start), microseconds(end)) for start, end in iterations], spans
+        for number, inside in enumerate(_assign_to_iterations(recorded_spans, iterations)):
+            for span in inside:
+                thread = threads.index(span[0])
+                spans.append(_cut_span(span, process, thread, number, iterations))
+    origin = iterations[0][0]
+    intervals = [
+        (_microseconds(start - origin), _microseconds(end - origin)) for start, end in iterations
+    ]
+    return intervals, spans
+
+
+def _assign_to_iterations(
+    recorded_spans: Sequence[Recorded], iterations: Sequence[Interval]
+) -> list[list[Recorded]]:
+    """Return the spans of each iteration that they have a part in, in the order of their starts."""
+    begins = [begin for begin, _ in iterations]
+    ends = [end for _, end in iterations]
+    inside: list[list[Recorded]] = [[] for _ in iterations]
+    for span in sorted(recorded_spans, key=lambda span: span[2]):
+        _, _, start, end, _ = span
+        first = bisect_right(ends, start)
+        stop = bisect_left(begins, end)
+        for number in range(first, stop):
+            inside[number].append(span)
+    return inside
+
+
+def _cut_span(
+    span: Recorded, process: str, thread: int, number: int, iterations: Sequence[Interval]
+) -> Span:
+    """Return the part of a span that lies in the iteration with this number, with its share of the page faults."""
+    _, stage, start, end, faults = span
+    begin, finish = iterations[number]
+    cut_start = max(start, begin)
+    cut_end = min(end, finish)
+    share = (cut_end - cut_start) / (end - start) if end > start else 1.0
+    origin = iterations[0][0]
+    return (
+        process,
+        thread,
+        stage,
+        number,
+        _microseconds(cut_start - origin),
+        _microseconds(cut_end - origin),
+        round(share * faults),
+    )
+
+
+def _microseconds(seconds: float) -> float:
+    return round(seconds * 1e6, 2)
 
 
 def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:

@@ -101,6 +101,20 @@ def test_spans_are_cut_to_their_iterations_and_those_of_one_process_are_there_on
     ]
 
 
+def test_the_time_to_assign_spans_is_linear_in_the_iterations():
+    def seconds_per_iteration(count):
+        iterations = [(float(number), number + 0.9) for number in range(count)]
+        recorded = [(1, "wait", number + 0.1, number + 0.5, 0) for number in range(count)]
+        begin = time.process_time()
+        _, collected = spans.collect_spans({DRIVER: recorded}, iterations)
+        took = time.process_time() - begin
+        assert [span[3] for span in collected] == [*range(count)]
+        return took / count
+
+    small = min(seconds_per_iteration(count) for count in (500, 501, 502))
+    assert min(seconds_per_iteration(count) for count in (7000, 7001)) < 4 * small
+
+
 EDGES = [Edge(source=DRIVER, reader="a", bytes=8), Edge(source="a", reader=DRIVER, bytes=8)]
 SPANS = [
     ("a", 0, "sequence number", 0, 20.0, 30.0, 7), ("a", 0, "make", 0, 30.0, 40.0, 0),
