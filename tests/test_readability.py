@@ -22,7 +22,6 @@ TOO_DENSE = {
     "dataflow/endpoints/actor.py",
     "dataflow/endpoints/inbox.py",
     "dataflow/endpoints/payload.py",
-    "dataflow/endpoints/progress_table.py",
     "dataflow/endpoints/tensors.py",
     "dataflow/flows/catalogue.py",
     "dataflow/measure/data_path.py",

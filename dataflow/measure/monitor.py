@@ -12,7 +12,8 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,8 @@ from dataflow.workers.cleanup import ROOT, RunFolder, process_status
 from dataflow.workers.variables import driver_environment
 
 MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
-POLL_SECONDS = (
-    0.2  # not shorter: on few cores, a process that wakes up takes a core from an iteration
-)
+# Not shorter: on few cores, a process that wakes up takes a core from an iteration.
+POLL_SECONDS = 0.2
 GRACE_SECONDS = 2  # for the driver to report the error of an actor that ended
 
 
@@ -40,9 +40,8 @@ class DriverReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     """The file "report" of the run folder: what the driver process knows. It replaces the file in one step."""
 
     run: Run  # without the times of the iterations, which are in the progress table
-    environments: list[
-        dict[str, Any]
-    ] = []  # of the nodes, the driver's first; empty for a node without actors
+    # Of the nodes, the driver's first; empty for a node without actors.
+    environments: list[dict[str, Any]] = []
     failure: str = ""  # why the iterations ended early
     actor_raised: bool = False  # the failure is an error that an actor raised
     finished: bool = False
@@ -55,156 +54,181 @@ class Monitor:
     """Start the driver process of a plan, and follow it to its end. The record's last run gets all that is known."""
 
     def __init__(self, plan: Plan, record: Record) -> None:
-        self.plan, self.record = plan, record
+        self.plan = plan
+        self.record = record
         self.progress = ProgressTable(plan.run_folder, plan.worker_names, plan.total_iterations)
-        DriverReport(record.runs[-1]).write(plan.run_folder)
         self.exited: list[str] = []  # the actors whose processes ended first
         self.give_up_at = math.inf  # seconds of the monotonic clock
         self.state: Any = None  # progress and report
         self.changed_at = time.monotonic()
+        report = DriverReport(record.runs[-1])
+        report.write(plan.run_folder)
 
     def start_driver(self, run_folder: RunFolder) -> None:
+        """Start the driver process with the code and the interpreter of the plan's checkout, if it has one."""
+        folder = run_folder.folder
         checkout = self.plan.checkout or ROOT
-        python = checkout / ".venv" / "bin" / "python"
-        interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
-        command = [interpreter, "-m", "dataflow.measure.driver", str(run_folder.folder)]
-        (run_folder.folder / "plan").write_bytes(
-            pickle.dumps(self.plan)
-        )  # a neighbouring version may have to read it
-        run_folder.start_driver(command, checkout, driver_environment(self.plan))
+        interpreter = sys.executable
+        if self.plan.checkout:
+            python = checkout / ".venv" / "bin" / "python"
+            if python.exists():
+                interpreter = str(python)
+        # A neighbouring version may have to read it.
+        plan = pickle.dumps(self.plan)
+        (folder / "plan").write_bytes(plan)
+        command = [interpreter, "-m", "dataflow.measure.driver", str(folder)]
+        environment = driver_environment(self.plan)
+        run_folder.start_driver(command, checkout, environment)
 
     def follow_driver(self, run_folder: RunFolder) -> None:
         """Start the driver process and wait for its end."""
         self.start_driver(run_folder)
         try:
             problem = self.wait(run_folder)
-        except (
-            FileNotFoundError,
-            msgspec.DecodeError,
-        ) as error:  # another program, or a flow of the user, spoiled it
+        except (FileNotFoundError, msgspec.DecodeError) as error:
+            # Another program, or a flow of the user, spoiled it.
             problem = f"the report of the driver's process cannot be read ({error})"
         finally:
             self.collect_samples()
         if problem:
             moments = {STARTING: "before the first iteration", ENDING: "after the last iteration"}
             moment = moments.get(self.progress.phase, f"iteration {self.iteration}")
-            self.record.runs[-1].status, self.record.runs[-1].reason = (
-                "failed",
-                f"{moment}: {problem}",
-            )
+            run = self.record.runs[-1]
+            run.status = "failed"
+            run.reason = f"{moment}: {problem}"
 
     def wait(self, driver: RunFolder) -> str | None:
         """Wait until the driver process has ended, or must be ended. Return what went wrong, if anything."""
         from tqdm import tqdm
 
         tqdm.monitor_interval = 0  # no thread that wakes up during iterations
-        options, total = self.plan.options, self.plan.total_iterations
-        # The bar prints nothing before the first iteration, and nothing into a pipe.
-        with tqdm(
-            total=total,
-            unit=" iterations",
-            desc=self.plan.transport.name,
-            disable=None,
-            leave=False,
-            delay=1e-3,
-        ) as bar:
+        name = self.plan.transport.name
+        # It prints nothing into a pipe, and nothing before the first update.
+        with tqdm(unit=" iterations", desc=name, disable=None, leave=False, delay=1e-3) as bar:
             while True:
                 has_ended = bool(select.select([driver.poll_handle], [], [], POLL_SECONDS)[0])
                 # The report is read afterwards, so it has all that was reported before these actors ended.
                 exited = self._find_exited_actors(driver)
                 content = (self.plan.run_folder / "report").read_bytes()
                 report = msgspec.json.decode(content, type=DriverReport)
-                self.record.runs[-1] = report.run
-                known = enumerate(report.environments)
-                self.record.environments |= {
-                    str(node): environment for node, environment in known if environment
-                }
+                self._take_over(report)
                 # Actors may end when the report names the nodes, after the last iteration. Others end because the first
                 # ones did. Ray ends all actors of a cluster at once; only the report knows which died on another node.
-                if (
-                    not self.exited
-                    and not report.run.nodes
-                    and not (options.address and report.failure)
-                ):
+                is_known_by_report = self.plan.options.address and report.failure
+                if not self.exited and not report.run.nodes and not is_known_by_report:
                     self.exited = exited
-                if report.run.warmup_iterations is not None:
-                    bar.total = 1 + report.run.warmup_iterations + options.iterations
-                bar.update(max(0, self.progress.progress[2] - bar.n))
+                self._show_progress(bar)
                 if has_ended and report.finished:
                     return None
-                problem = self._find_end(driver, has_ended, report) or self._explain_timeout(
-                    content, exited
-                )
+                problem = self._find_end(driver, has_ended, report)
+                problem = problem or self._explain_timeout(content, exited)
                 if problem:
                     return problem
+
+    def _take_over(self, report: DriverReport) -> None:
+        """Copy what the driver process knows into the record."""
+        self.record.runs[-1] = report.run
+        for node, environment in enumerate(report.environments):
+            if environment:
+                self.record.environments[str(node)] = environment
+
+    def _show_progress(self, bar: Any) -> None:
+        """Say what is being started, and later how many iterations have ended."""
+        if self.progress.phase == STARTING:
+            bar.bar_format = f"{{desc}}: {self._start_step} [{{elapsed}}]"
+        else:
+            bar.bar_format = None
+        warmup = self.record.runs[-1].warmup_iterations
+        if warmup is None:  # the largest possible number
+            bar.total = self.plan.total_iterations
+        else:
+            bar.total = 1 + warmup + self.plan.options.iterations
+        ended = self.progress.last_ended
+        bar.update(max(0, ended - bar.n))
+
+    @property
+    def _start_step(self) -> str:
+        """Return what takes most of the time before the first iteration."""
+        if self.plan.options.address:
+            return "joining the Ray cluster"
+        return "starting Ray" if self.plan.transport.runtime.uses_ray else "starting the actors"
 
     def _find_end(self, driver: RunFolder, has_ended: bool, report: DriverReport) -> str | None:
         """Return why the run has ended or must be ended, although the report is not finished; None if it goes on.
 
         The cause is what an actor raised before it ended, or an actor that died, or else the failure of the driver.
         """
-        with suppress(
-            OSError, ValueError
-        ):  # there is no private cluster, or its ids are being written
-            has_gcs = process_status(int((self.plan.run_folder / "gcs").read_text()))
-            if (
-                not has_ended and not has_gcs and process_status(driver.pid)
-            ):  # whose end also ends the GCS
-                return "the GCS ended (Ray's process that keeps the state of the cluster)"
+        # The end of the driver's process also ends the GCS.
+        if not has_ended and not self._has_gcs() and process_status(driver.pid):
+            return "the GCS ended (Ray's process that keeps the state of the cluster)"
         if has_ended and not report.failure:
-            code = driver.returncode()
-            cause = (
-                f"signal {signal.Signals(-code).name}"
-                if code < 0
-                else f"exit code {code} and no report"
-            )
+            cause = describe_exit(driver.returncode())
             return f"the driver's process ended with {cause}{describe_limits()}"
-        if (report.failure or self.exited) and self.give_up_at == math.inf:
-            self.give_up_at = time.monotonic() + GRACE_SECONDS
-        if not has_ended and time.monotonic() <= self.give_up_at:
+        now = time.monotonic()
+        has_failed = report.failure or self.exited
+        if has_failed and self.give_up_at == math.inf:
+            self.give_up_at = now + GRACE_SECONDS
+        if not has_ended and now <= self.give_up_at:
             return None
-        # The first error comes first: other actors may have failed because they lost their peer.
-        paths = sorted(
-            self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns
-        )
-        errors = {path.stem: f"{path.stem} raised {path.read_text('utf-8')}" for path in paths}
+        errors = self._read_errors()
         silent = [name for name in self.exited if name not in errors]
         if silent and not report.actor_raised:
             return self.diagnose(silent)
-        return next(iter(errors.values()), report.failure)
+        if errors:
+            name, text = next(iter(errors.items()))
+            return f"{name} raised {text}"
+        return report.failure
+
+    def _read_errors(self) -> dict[str, str]:
+        """Return the errors that actors have written down, by name.
+
+        The first error comes first: other actors may have failed because they lost their peer.
+        """
+        paths = [*self.plan.run_folder.glob("*.error")]
+        paths.sort(key=lambda path: path.stat().st_mtime_ns)
+        return {path.stem: path.read_text("utf-8") for path in paths}
+
+    def _has_gcs(self) -> bool:
+        """Return whether Ray's GCS of a private cluster runs; also True if there is none, or if it is being started."""
+        with suppress(OSError, ValueError):  # there is no file, or it is being written
+            pid = int((self.plan.run_folder / "gcs").read_text())
+            return process_status(pid) is not None
+        return True
 
     def _find_exited_actors(self, driver: RunFolder) -> list[str]:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
-        processes = self.progress.processes().items()
-        return [name for name, pid in processes if pid != driver.pid and not process_status(pid)]
+        exited = []
+        for name, pid in self.progress.processes().items():
+            if pid != driver.pid and not process_status(pid):
+                exited.append(name)
+        return exited
 
     def collect_samples(self) -> None:
         """Set the times of all iterations that have ended, whatever happened after them."""
-        run, size = self.record.runs[-1], self.plan.options.group_size
-        # The clock counts nanoseconds; more digits would only make the record larger.
-        ended = [
-            self.progress.iteration(number) for number in range(1, 1 + self.progress.progress[2])
-        ]
-        seconds = [round(end - start, 9) for start, end in ended]
+        options = self.plan.options
+        run = self.record.runs[-1]
+        times = self.progress.ended_iterations()
         # A number that is not given is known when the warm-up has ended.
-        warmup = (
-            run.warmup_iterations if self.plan.options.warmup is None else self.plan.options.warmup
-        )
-        untimed = len(ended) if warmup is None else 1 + warmup
-        groups = [ended[untimed:][n : n + size] for n in range(0, len(ended) - untimed, size)]
+        warmup = options.warmup
+        if warmup is None:
+            warmup = run.warmup_iterations
+        untimed = len(times) if warmup is None else 1 + warmup
+        # The clock counts nanoseconds; more digits would only make the record larger.
+        seconds = [round(end - start, 9) for start, end in times]
         run.first_seconds = seconds[0] if seconds else None
-        run.warmup_seconds, run.seconds = seconds[1:untimed], seconds[untimed:]
-        run.group_seconds = [round(group[-1][1] - group[0][0], 9) for group in groups]
+        run.warmup_seconds = seconds[1:untimed]
+        run.seconds = seconds[untimed:]
+        timed = times[untimed:]
+        run.group_seconds = time_groups(timed, options.group_size)
 
     def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
         """Return which actor is late if neither the progress nor the report has changed for too long."""
-        state, now, address = (
-            (self.progress.progress, report),
-            time.monotonic(),
-            self.plan.options.address,
-        )
+        now = time.monotonic()
+        address = self.plan.options.address
+        state = (self.progress.progress, report)
         if state != self.state:
-            self.state, self.changed_at = state, now
+            self.state = state
+            self.changed_at = now
         limit = self.plan.options.timeout
         if self.progress.phase in (STARTING, ENDING):
             limit = max(limit, MIN_START_SECONDS)
@@ -218,25 +242,31 @@ class Monitor:
     def diagnose(self, exited: Sequence[str]) -> str:
         """Return which actor died (first), is stopped, or has not passed on the message of the open iteration."""
         if exited:
-            consequence = (
-                " (Ray ends actors that wait for an actor that died)" if len(exited) > 1 else ""
-            )
+            consequence = ""
+            if len(exited) > 1:
+                consequence = " (Ray ends actors that wait for an actor that died)"
             return f"{', '.join(exited)} died{consequence}{describe_limits()}"
         processes = self.progress.processes()
-        stopped = [
-            name for name, pid in processes.items() if process_status(pid) == psutil.STATUS_STOPPED
-        ]
+        stopped = []
+        for name, pid in processes.items():
+            if process_status(pid) == psutil.STATUS_STOPPED:
+                stopped.append(name)
         if stopped:
-            names = (
-                DRIVER if DRIVER in stopped else ", ".join(stopped)
-            )  # actors may live in the driver's process
+            # Actors may live in the driver's process.
+            names = DRIVER if DRIVER in stopped else ", ".join(stopped)
             return f"{names} does not answer: its process is stopped"
-        received, flow = self.progress.numbers(), self.plan.task_flow
+        received = self.progress.numbers()
+        return self._find_late_actor(received, processes)
+
+    def _find_late_actor(self, received: Mapping[str, int], known: Container[str]) -> str:
+        """Return which actor has not passed on the message of the open iteration.
+
+        received: the number of each worker's last message; known: the workers on this machine.
+        """
+        flow = self.plan.task_flow
         late = [name for name in flow.actors if received[name] < self.iteration]
-        elsewhere = [name for name in late if name not in processes]
-        if (
-            self.plan.options.address and elsewhere
-        ):  # the progress of another machine is not known here
+        elsewhere = [name for name in late if name not in known]
+        if self.plan.options.address and elsewhere:  # their progress is not known here
             return f"no message arrived; the actors on other nodes are {', '.join(elsewhere)}"
         for task in flow.tasks:
             senders = {flow.actor(source) for source in task.reads}
@@ -247,8 +277,75 @@ class Monitor:
     @property
     def iteration(self) -> int:
         """Return the number of the oldest iteration that is open, or else of the last one."""
-        _, began, ended = self.progress.progress
-        return min(began, ended + 1)
+        return min(self.progress.last_begun, self.progress.last_ended + 1)
+
+
+def time_groups(times: Sequence[tuple[float, float]], size: int) -> list[float]:
+    """Return the seconds of each group of `size` iterations: from the first start to the last end.
+
+    times: start and end of each iteration. The last group can be smaller.
+    """
+    seconds = []
+    for first in range(0, len(times), size):
+        last = min(first + size, len(times)) - 1
+        begin, _ = times[first]
+        _, end = times[last]
+        seconds.append(round(end - begin, 9))
+    return seconds
+
+
+class Beside:
+    """Another flow that runs beside a run: its driver process, and the iterations that have ended."""
+
+    def __init__(self, plan: Plan, folder: RunFolder) -> None:
+        self.name = plan.requested_flow.name
+        self.folder = folder
+        self.timeout = plan.options.timeout
+        record = msgspec.structs.replace(plan.new_record(), runs=[Run()])
+        own_plan = dataclasses.replace(plan, run_folder=folder.folder, shared_folder=folder.shared)
+        self.monitor = Monitor(own_plan, record)
+
+    def start(self) -> None:
+        """Start it, and wait until its first iteration has ended."""
+        self.monitor.start_driver(self.folder)
+        self._wait_for_iteration(0.0, max(self.timeout, MIN_START_SECONDS))
+
+    def count(self, begin: float, end: float) -> int:
+        """Return how many iterations have ended between two times of time.perf_counter; raise RunFailed if none."""
+        self._wait_for_iteration(end, self.timeout)
+        ends = [moment for _, moment in self.monitor.progress.ended_iterations()]
+        inside = bisect_right(ends, end) - bisect_right(ends, begin)
+        if not inside:
+            raise self._error("no iteration of it ended during the run")
+        return inside
+
+    def _wait_for_iteration(self, moment: float, seconds: float) -> None:
+        """Wait until an iteration ends after this moment; raise RunFailed if none does within so many seconds."""
+        deadline = time.monotonic() + seconds
+        progress = self.monitor.progress
+        while True:
+            # Whether it has ended is known before the table is read.
+            has_ended = bool(select.select([self.folder.poll_handle], [], [], POLL_SECONDS)[0])
+            last = progress.last_ended
+            if failure := self._read_failure():
+                raise self._error(failure)
+            if last and progress.iteration(last)[1] > moment:
+                return
+            if has_ended:
+                raise self._error(f"it ended after {last} iterations: give it larger messages")
+            if time.monotonic() > deadline:
+                raise self._error(f"no iteration ended for {seconds:g} s")
+
+    def _read_failure(self) -> str:
+        """Return what its driver process says is wrong; "" if nothing is."""
+        content = (self.folder.folder / "report").read_bytes()
+        report = msgspec.json.decode(content, type=DriverReport)
+        if report.run.wrong_bytes:
+            return f"{report.run.wrong_bytes} bytes differ"
+        return report.failure
+
+    def _error(self, reason: str) -> RunFailed:
+        return RunFailed(f"--beside {self.name}: {reason}")
 
 
 @contextmanager
@@ -262,58 +359,24 @@ def run_beside(plan: Plan | None) -> Iterator[Callable[[float, float], int]]:
         yield lambda begin, end: 0
         return
     with RunFolder() as folder:
-        record = msgspec.structs.replace(plan.new_record(), runs=[Run()])
-        monitor = Monitor(
-            dataclasses.replace(plan, run_folder=folder.folder, shared_folder=folder.shared), record
-        )
+        beside = Beside(plan, folder)
+        beside.start()
+        yield beside.count
 
-        def wait_until(moment: float, seconds: float) -> list[float]:
-            """Wait until an iteration ends after this moment, and return the ends of all."""
-            deadline, failure = time.monotonic() + seconds, ""
-            while not failure:
-                has_ended = select.select([folder.poll_handle], [], [], POLL_SECONDS)[
-                    0
-                ]  # before the table is read
-                ends = [
-                    monitor.progress.iteration(number)[1]
-                    for number in range(1, 1 + monitor.progress.progress[2])
-                ]
-                report = msgspec.json.decode(
-                    (folder.folder / "report").read_bytes(), type=DriverReport
-                )
-                failure = (
-                    f"{report.run.wrong_bytes} bytes differ"
-                    if report.run.wrong_bytes
-                    else report.failure
-                )
-                if not failure and ends and ends[-1] > moment:
-                    return ends
-                if not failure and has_ended:
-                    failure = f"it ended after {len(ends)} iterations: give it larger messages"
-                if not failure and time.monotonic() > deadline:
-                    failure = f"no iteration ended for {seconds:g} s"
-            raise RunFailed(f"--beside {plan.requested_flow.name}: {failure}")
 
-        def count(begin: float, end: float) -> int:
-            inside = sum(begin < moment <= end for moment in wait_until(end, plan.options.timeout))
-            if not inside:
-                raise RunFailed(
-                    f"--beside {plan.requested_flow.name}: no iteration of it ended during the run"
-                )
-            return inside
-
-        monitor.start_driver(folder)
-        wait_until(0.0, max(plan.options.timeout, MIN_START_SECONDS))
-        yield count
+def describe_exit(code: int) -> str:
+    """Return the exit code of a process that wrote no report, or the signal that ended it."""
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code} and no report"
 
 
 def describe_limits() -> str:
     """Return a part of a message about a process that was ended: the limits that the user's shell has set."""
-    known = (("v", resource.RLIMIT_AS, 1024), ("t", resource.RLIMIT_CPU, 1))
-    values = [(flag, resource.getrlimit(limit)[0], unit) for flag, limit, unit in known]
-    limits = [
-        f"ulimit -{flag} {value // unit}"
-        for flag, value, unit in values
-        if value != resource.RLIM_INFINITY
-    ]
+    known = [("v", resource.RLIMIT_AS, 1024), ("t", resource.RLIMIT_CPU, 1)]
+    limits = []
+    for flag, kind, unit in known:
+        limit, _ = resource.getrlimit(kind)
+        if limit != resource.RLIM_INFINITY:
+            limits.append(f"ulimit -{flag} {limit // unit}")
     return f" (limits of this shell: {', '.join(limits)})" if limits else ""

@@ -1,9 +1,12 @@
 """Test what the monitor finds out about a run from its report, its progress table and its processes."""
 
+import io
 import os
 import shutil
 import signal
 import subprocess
+import sys
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,9 +14,10 @@ import psutil
 import pytest
 from conftest import KILOBYTES
 
-from dataflow.endpoints.progress_table import ITERATING, ProgressTable
+from dataflow.endpoints import progress_table
+from dataflow.endpoints.progress_table import ITERATING, ProgressTable, own_place
 from dataflow.measure import monitor
-from dataflow.measure.monitor import DriverReport, Monitor
+from dataflow.measure.monitor import DriverReport, Monitor, time_groups
 from dataflow.records.schema import Run
 
 NAMES = ("driver", "policy", "reference", "reward")
@@ -66,7 +70,7 @@ def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(
     assert made.diagnose([]) == reason
     assert made.diagnose(["reference"]) == "reference died"
     assert made.diagnose(["policy", "reward"]).startswith("policy, reward died (")
-    made.progress.pids[NAMES.index("reward")] = sleeper.pid
+    made.progress.add_process("reward", sleeper.pid, own_place())
     sleeper.send_signal(signal.SIGSTOP)
     while psutil.Process(sleeper.pid).status() != psutil.STATUS_STOPPED:
         pass
@@ -132,10 +136,84 @@ def test_ended_processes_are_found_except_those_of_the_driver(made, sleeper):
     os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now
     driver = make_driver()
     driver.pid = 2**22 + 1  # no process has this id
-    for index, pid in enumerate((driver.pid, sleeper.pid, dead.pid, driver.pid)):
-        made.progress.pids[index] = pid
+    pids = (driver.pid, sleeper.pid, dead.pid, driver.pid)
+    for name, pid in zip(NAMES, pids, strict=True):
+        made.progress.add_process(name, pid, own_place())
     assert made._find_exited_actors(driver) == ["reference"]
     dead.wait()
+
+
+@pytest.mark.parametrize("known_here", [True, False], ids=["here", "in another container"])
+def test_the_process_id_of_another_container_is_not_looked_up_here(
+    plan, made, monkeypatch, known_here
+):
+    """The worker's folder is shared, and its process id belongs to an ended process of this machine, or to none."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    monkeypatch.setattr(progress_table.os, "getpid", lambda: dead.pid)
+    if not known_here:
+        monkeypatch.setattr(progress_table, "own_place", lambda: own_place() + 1)
+    ProgressTable(plan.run_folder, NAMES, plan.total_iterations, "reward").received(3)
+    monkeypatch.undo()
+    assert made._find_exited_actors(make_driver()) == (["reward"] if known_here else [])
+    assert made.progress.numbers()["reward"] == 3
+    assert ("reward" in made.progress.processes()) == known_here
+
+
+def test_the_process_ids_of_an_earlier_version_are_known(made, sleeper):
+    """The driver of another checkout (--against) writes them without a place."""
+    made.progress.processes_written[1] = sleeper.pid
+    assert made.progress.processes() == {"policy": sleeper.pid}
+
+
+def test_the_end_of_a_run_is_linear_in_its_iterations(plan, tmp_path):
+    """Compare the time per iteration at two sizes, of which the larger one has 200,000 iterations."""
+
+    def seconds_per_iteration(iterations):
+        folder = tmp_path / str(iterations)
+        folder.mkdir()
+        options = replace(plan.options, iterations=iterations, warmup=1)
+        record = plan.new_record()
+        record.runs.append(Run())
+        monitor = Monitor(replace(plan, options=options, run_folder=folder), record)
+        for number in range(1, iterations + 3):
+            monitor.progress.ended(number, number, number + 0.25)
+        begin = time.process_time()
+        monitor.collect_samples()
+        took = time.process_time() - begin
+        (run,) = monitor.record.runs
+        assert len(run.seconds) == len(run.group_seconds) == iterations
+        return took / iterations
+
+    small = min(seconds_per_iteration(size) for size in (10_000, 10_001, 10_002))
+    assert seconds_per_iteration(200_000) < 4 * small
+
+
+@pytest.mark.parametrize(("times", "size", "expected"), [
+    ([], 3, []),
+    ([(0, 1), (1, 2), (2, 4)], 1, [1, 1, 2]),
+    ([(0, 1), (1, 2), (2, 4)], 2, [2, 2]),
+    ([(0, 3), (1, 4), (2, 5), (5, 6)], 3, [5, 1]),
+])  # fmt: skip
+def test_a_group_lasts_from_its_first_start_to_its_last_end(times, size, expected):
+    assert time_groups(times, size) == expected
+
+
+def test_the_bar_says_what_is_started_until_the_first_iteration(plan, made, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(monitor, "MIN_START_SECONDS", 0.3)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    object.__setattr__(plan.options, "timeout", 0.3)
+    made.wait(make_driver())
+    assert "gloo: starting the actors [00:00]" in terminal.getvalue()
+    assert "%" not in terminal.getvalue()
+    made.progress.phase = ITERATING
+    made.progress.ended(1, 0, 1)
+    made.wait(make_driver())
+    assert "1/" in terminal.getvalue() and "iterations" in terminal.getvalue()
 
 
 def test_run_without_progress_times_out(plan, made, monkeypatch):
