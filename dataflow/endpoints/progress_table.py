@@ -91,6 +91,10 @@ class ProgressTable:
         """Return start and end of an iteration; zeros until it has ended."""
         return self.times[2 * number - 2], self.times[2 * number - 1]
 
+    def interval(self, first: int, last: int) -> tuple[float, float]:
+        """Return the start of one iteration and the end of another one."""
+        return self.iteration(first)[0], self.iteration(last)[1]
+
     def ended_iterations(self) -> list[tuple[float, float]]:
         """Return start and end of all iterations that have ended."""
         return [self.iteration(number) for number in range(1, 1 + self.last_ended)]

@@ -20,11 +20,17 @@ from dataflow.endpoints.actor import Endpoint
 from dataflow.endpoints.progress_table import ENDING
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
-from dataflow.measure.loop import Measurement, WarmUp, find_failure, iteration_groups
+from dataflow.measure.loop import (
+    Measurement,
+    WarmUp,
+    costs_by_process,
+    find_failure,
+    iteration_groups,
+)
 from dataflow.measure.monitor import DriverReport, Monitor
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
-from dataflow.records.schema import Run
+from dataflow.records.schema import ProcessCost, Run
 from dataflow.report.sections import sections
 from dataflow.workers.worker_group import WorkerGroup
 
@@ -287,3 +293,23 @@ def test_a_delay_of_one_edge_is_in_the_time_of_the_published_table(measured, mon
     assert (
         0.9 < float(row["ms per iteration"].replace(",", "")) / median(slept) < 1.6
     )  # 2 if the clock counts twice
+
+
+def test_processes_of_two_nodes_with_the_same_id_are_kept_apart():
+    """Containers count from 1, so their process ids are small and alike."""
+    pids = {"driver": 7, "policy": 345, "reference": 345, "reward": 345}
+    nodes = {"driver": 0, "policy": 1, "reference": 1, "reward": 2}
+    costs = {
+        name: {
+            "pid": pid,
+            "peak_memory_bytes": 1000 + pid + nodes[name],
+            "minor_faults": 5 * nodes[name],
+        }
+        for name, pid in pids.items()
+    }
+    found = costs_by_process(costs, nodes)
+    assert found == {
+        "driver": ProcessCost(1007, 0),
+        "policy+reference": ProcessCost(1346, 5),  # one process, which counts once
+        "reward": ProcessCost(1347, 10),
+    }
