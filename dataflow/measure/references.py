@@ -41,15 +41,15 @@ def measure_copies(plan: Plan) -> tuple[list[float], list[float], list[float], i
     threads_before = torch.get_num_threads()
     warm = [_copy_all(pairs, threads) for _ in range(1 + WARM_PASSES)][1:]
     all_cores = [_copy_all(pairs, cores) for _ in range(1 + WARM_PASSES)][1:]
-    cold, faults = [], 0
-    for _ in range(
-        COLD_PASSES if plan.device == "cpu" else 0
-    ):  # page faults are a cost of host memory
-        seconds, faults_before = 0.0, count_faults()
+    cold: list[float] = []
+    faults = 0
+    passes = COLD_PASSES if plan.device == "cpu" else 0  # page faults are a cost of host memory
+    for _ in range(passes):
+        seconds = 0.0
+        faults_before = count_faults()
         for source, _ in pairs:
-            fresh = mmap.mmap(
-                -1, source.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-            )  # as malloc does
+            # As malloc does.
+            fresh = mmap.mmap(-1, source.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             memory = torch.frombuffer(fresh, dtype=torch.uint8)
             seconds += _copy_all([[source, memory]], threads)
         cold.append(round(seconds, 9))
@@ -71,18 +71,14 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
     pass, the bytes of an iteration are copied, so that the caches are cold, unless readers get views that are not
     verified after each iteration. Wake-ups of processes, and what flags such as --message packed ask for, are left out.
     """
-    options, folder = (
-        Options(transport="memcpy", threads=plan.options.threads),
-        plan.run_folder / "null",
-    )
-    null_plan = Plan(
-        TRANSPORTS[REFERENCE], options, shrink_messages(plan.task_flow), run_folder=folder
-    )
-    flow, threads_before = null_plan.task_flow, torch.get_num_threads()
-    driver, actors = (
-        Endpoint(null_plan, DRIVER),
-        {name: Actor(null_plan, name) for name in flow.actors},
-    )
+    threads_before = torch.get_num_threads()
+    options = Options(transport="memcpy", threads=plan.options.threads)
+    flow = shrink_messages(plan.task_flow)
+    folder = plan.run_folder / "null"
+    null_plan = Plan(TRANSPORTS[REFERENCE], options, flow, run_folder=folder)
+    flow = null_plan.task_flow
+    driver = Endpoint(null_plan, DRIVER)
+    actors = {name: Actor(null_plan, name) for name in flow.actors}
 
     def send(number: int) -> Any:
         return pass_messages(
@@ -90,9 +86,8 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
         )
 
     is_warm = plan.expects_views and plan.options.group_size > plan.options.in_flight
-    count = (
-        0 if is_warm else min(plan.sent_flow.bytes_per_iteration, MAX_EVICTED_BYTES) // 2
-    )  # read, and then written
+    evicted_bytes = 0 if is_warm else min(plan.sent_flow.bytes_per_iteration, MAX_EVICTED_BYTES)
+    count = evicted_bytes // 2  # read, and then written
     pair = [torch.ones(count, dtype=torch.uint8) for _ in range(2)]
     numbers = range(1, 2 + passes)  # the first pass does not count
     for number in numbers:
@@ -118,19 +113,27 @@ class CpuTime:
     """
 
     def __init__(self) -> None:
-        self.seconds, self._total = 0.0, 0.0
-        self._pids: list[int] = []
+        self.seconds = 0.0
+        self._total = 0.0
+        self._pids: list[int] = []  # this process and its descendants
+        self._pids_of_machine: list[int] = []  # when they were searched
         self._clocks: dict[int, float] = {}
         self._begin = self._read_machine()
 
     def start(self) -> None:
+        # What processes have used that began since `stop` does not count. The search for them takes long, so it is left
+        # out if no process of the machine has begun or ended.
+        if psutil.pids() != self._pids_of_machine:
+            self._search()
         self._advance(self._pids)
 
     def stop(self) -> None:
         self.seconds += self._advance(self._pids)
         # New processes are searched last, because the search takes longer than reading all clocks.
-        known, self._pids = set(self._pids), _process_tree()
-        self.seconds += self._advance([pid for pid in self._pids if pid not in known])
+        known = set(self._pids)
+        self._search()
+        new = [pid for pid in self._pids if pid not in known]
+        self.seconds += self._advance(new)
 
     def machine_use(self) -> MachineUse:
         """Return how the cores of the machine were used since this was made.
@@ -148,27 +151,26 @@ class CpuTime:
 
     def _read_machine(self) -> tuple[float, float, float, float]:
         """Return the seconds of: clock, all processes of the machine, hypervisor, and this run."""
-        self._pids = _process_tree()
+        self._search()
         self._advance(self._pids)
         return time.monotonic(), *read_cpu_seconds(), self._total
+
+    def _search(self) -> None:
+        """Find the descendants of this process."""
+        self._pids_of_machine = psutil.pids()
+        descendants = psutil.Process().children(recursive=True)
+        self._pids = [os.getpid(), *(child.pid for child in descendants)]
 
     def _advance(self, pids: list[int]) -> float:
         """Read the clocks of these processes, and return the seconds since they were read last."""
         added = 0.0
         for pid in pids:
             with suppress(OSError):  # the process has ended
-                seconds, earlier = (
-                    time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED),
-                    self._clocks.get(pid, 0.0),
-                )
-                added += (
-                    seconds - earlier if earlier <= seconds else seconds
-                )  # another process has this id now
+                seconds = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
+                earlier = self._clocks.get(pid, 0.0)
+                if earlier > seconds:  # another process has this id now
+                    earlier = 0.0
+                added += seconds - earlier
                 self._clocks[pid] = seconds
         self._total += added
         return added
-
-
-def _process_tree() -> list[int]:
-    """Return the process ids of this process and its descendants."""
-    return [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]

@@ -104,3 +104,24 @@ def test_cpu_time_is_that_of_all_descendants_and_the_rest_of_the_machine_is_othe
     assert cpu_time.seconds < 0.9 and used >= 0.65
     assert use.other_cores == pytest.approx((12 - used) / length, rel=0.05)
     assert use.steal_cores == pytest.approx(3 / length, rel=0.05)
+
+
+def test_the_cpu_time_of_a_process_that_begins_between_two_periods_does_not_count():
+    """It verifies messages, for example, before the next iterations begin."""
+    cpu_time = CpuTime()
+    cpu_time.start()
+    cpu_time.stop()
+    child = os.fork()
+    if not child:
+        spin(0.5)
+        time.sleep(60)
+        os._exit(0)
+    while sum(psutil.Process(child).cpu_times()[:2]) < 0.45:
+        time.sleep(0.01)
+    cpu_time.start()
+    spin(0.2)
+    cpu_time.stop()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert 0.2 <= cpu_time.seconds < 0.4
+    assert cpu_time._total > 0.6  # it is a part of this run
