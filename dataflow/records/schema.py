@@ -91,17 +91,14 @@ class Link(msgspec.Struct, forbid_unknown_fields=True):
     seconds: list[Seconds]  # one sample per pass
 
 
-class NodeCosts(msgspec.Struct, forbid_unknown_fields=True):
-    """What a node did from the first timed iteration to the last, and what was measured of it before and after."""
+class NodeCosts(msgspec.Struct):
+    """What a node did from the first timed iteration to the last.
 
-    memcpy_seconds: list[Seconds] = []  # one warm copy per edge, one sample per pass
-    clock_offset_seconds: float = (
-        0.0  # how far its clock was ahead of the driver's before the iterations
-    )
-    clock_error_seconds: float = 0.0  # the largest possible error of both
-    received_bytes: Count | None = (
-        None  # by the interface of the node's address; None: it is not known
-    )
+    Older records also have the copies and the clock offset of each node, which are passed over.
+    """
+
+    clock_error_seconds: float = 0.0  # the largest error of the comparison with the driver's clock
+    received_bytes: Count | None = None  # by the interface of its address; None: it is not known
     busy_cores: float = 0.0  # of all processes; nodes on one machine count each other's too
     steal_cores: float = 0.0
 
