@@ -42,6 +42,7 @@ class Requirements:
     shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
     single_host: bool = False  # all actors share memory
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
+    processor: str = ""  # as platform.machine() names it; "": any
     proxy_actor: bool = (
         False  # the driver can neither send nor receive, so an actor does it in its place
     )

@@ -306,6 +306,7 @@ def resolve_plan(
     plan = Plan(transport, options, flow, device, suite=suite, table=table or options.table)
     try:
         gpus = validate.require_gpus(transport, gpus, len(plan.task_flow.actors))
+        validate.require_processor(transport)
         validate.require_modules(transport, options.message)
     except Skipped as reason:
         return plan, reason

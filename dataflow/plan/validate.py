@@ -6,6 +6,7 @@ Every rule prevents a hang, a crash, a wrong number, or a record of something th
 import importlib.util
 import math
 import os
+import platform
 import re
 import socket
 import sys
@@ -194,6 +195,20 @@ def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
     if gpus and transport.requirements.single_host:
         return 1  # CUDA IPC: all actors use the same GPU
     return required or gpus
+
+
+def require_processor(transport: Transport) -> None:
+    """Raise Skipped on another processor than the one that the transport needs.
+
+    Readers of a shared ring see the bytes of a message before its number, because x86 makes writes visible in order.
+    """
+    needed = transport.requirements.processor
+    machine = platform.machine()
+    if needed and machine != needed:
+        raise Skipped(
+            f"{transport.name} relies on the memory order of {needed} and this machine is {machine}: "
+            "use another --transport"
+        )
 
 
 def require_modules(transport: Transport, message: str | None) -> None:

@@ -146,6 +146,24 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
         )
 
 
+@pytest.mark.parametrize(("configuration", "machine", "is_skipped"), [
+    ("graph mapped", "aarch64", True), ("torch mapped", "aarch64", True), ("torch mapped", "x86_64", False),
+    ("torch gloo", "aarch64", False), ("graph shm", "aarch64", False),
+])  # fmt: skip
+def test_transports_that_rely_on_the_memory_order_of_x86_are_skipped_elsewhere(
+    monkeypatch, no_gpu, configuration, machine, is_skipped
+):
+    monkeypatch.setattr(validate.platform, "machine", lambda: machine)
+    runtime, transport = configuration.split()
+    options = parse_options(runtime, "--transport", transport, *KILOBYTES)
+    _, skipped = resolve_plan(runtime, *options)
+    assert isinstance(skipped, Skipped) == is_skipped
+    if is_skipped:
+        assert "mapped relies on the memory order of x86_64 and this machine is aarch64" in str(
+            skipped
+        )
+
+
 def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
