@@ -4,11 +4,13 @@
     sudo .venv/bin/python -m dataflow nodes --rate 1gbit "graph shm" --runs 3  configurations and flags of run
     sudo .venv/bin/python -m dataflow nodes --nodes 3 --command "SCRIPT --address {address} ..."
 
+Without --command, it says what it would measure and for how long, and asks before it begins; --yes begins at once.
 The nodes are network namespaces that a bridge connects, and the kernel limits the rate of each link (tc tbf). All of
 them run in one process namespace whose first process is a child of this one. If this process ends, even by kill -9,
 the kernel ends all processes of the nodes, and removes their networks and their memory.
 """
 
+import math
 import os
 import secrets
 import shlex
@@ -20,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from common.record import only_measurement
+from dataflow.catalogue.catalogue import suites
+from dataflow.commands.run import parse_arguments
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.plan.plan import LINK_VARIABLE
@@ -28,33 +32,28 @@ from dataflow.workers.cleanup import ROOT
 RATES = ("1gbit", "10gbit", "25gbit")
 ADDRESS = "10.77.0.1:6379"
 DEFAULT_RUN = ("--suite", "cluster", "--runs", "5")
+# The mean from one run to the next of the 99 runs in results/published/cluster and cluster-stages.
+SECONDS_PER_RUN = 30
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
     """Run a command on the first of several nodes, and return its exit code; 130 if it was interrupted."""
     variables = {
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_enable_metrics_collection": "0",
-        "RAY_worker_niceness": "0", "RAY_enable_worker_prestart": "0",
-        "TMPDIR": "/dev/shm/tmp", "DATA_FLOW_LOCK": "/dev/shm",  # of each node, unlike the lock of this process
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_enable_metrics_collection": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_enable_worker_prestart": "0",
+        # Of each node, unlike the lock of this process.
+        "TMPDIR": "/dev/shm/tmp",
+        "DATA_FLOW_LOCK": "/dev/shm",
         LINK_VARIABLE: f"{rate.removesuffix('gbit')} Gbit/s",
-    }  # fmt: skip
-    script, ray = (
-        ROOT / "dataflow" / "nodes" / "namespaces.sh",
-        Path(sys.executable).with_name("ray"),
-    )
-    words = [
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        *NAMESPACES,
-        "sh",
-        str(script),
-        str(count),
-        rate,
-        str(ray),
-        *command,
-    ]
+    }
+    script = ROOT / "dataflow" / "nodes" / "namespaces.sh"
+    ray = Path(sys.executable).with_name("ray")
+    setup = ["sh", str(script), str(count), rate, str(ray)]
+    words = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, *setup, *command]
     nodes = subprocess.Popen(words, env=os.environ | variables)
     signal.signal(signal.SIGTERM, lambda *_: nodes.kill())
     while True:
@@ -82,18 +81,48 @@ def main(argv: Sequence[str]) -> int:
         help="rate of each node's link (default: %(default)s)",
     )
     add("--command", help="run this command on the first node; {address} is that of the cluster")
+    add("--yes", action="store_true", help="begin without a question")
     arguments, words = parser.parse_known_args(argv)
-    command = [
-        sys.executable,
-        "-m",
-        "dataflow",
-        "run",
-        *(words or DEFAULT_RUN),
-        "--address",
-        ADDRESS,
-    ]
-    if arguments.command:
+    if arguments.command is None:
+        words = words or [*DEFAULT_RUN]
+        command = [sys.executable, "-m", "dataflow", "run", *words, "--address", ADDRESS]
+        question = describe_run(words, arguments.nodes, arguments.rate)
+        print(question, flush=True)
+    else:
         command = shlex.split(arguments.command.replace("{address}", ADDRESS))
+        if not command:
+            raise UsageError(
+                "--command is empty: give a command, or leave it out to measure a suite"
+            )
+    require_namespaces()
+    if arguments.command is None and not arguments.yes:
+        confirm()
+    with only_measurement():
+        return run_setup(arguments.nodes, arguments.rate, command)
+
+
+def describe_run(words: Sequence[str], nodes: int, rate: str) -> str:
+    """Return what would be measured, for how long, and as which user; raise UsageError for wrong words."""
+    arguments, _ = parse_arguments(words)
+    if arguments.configurations:
+        count = len(arguments.configurations)
+    else:
+        count = sum(len(part.commands) for part in suites()[arguments.suite])
+    total = count * arguments.runs
+    minutes = math.ceil(total * SECONDS_PER_RUN / 60)
+    what = (
+        f"suite {arguments.suite}, {count} configurations"
+        if arguments.suite
+        else f"{count} configurations"
+    )
+    return (
+        f"{nodes} nodes at {rate}: {what} x {arguments.runs} runs = {total} runs, about {minutes} minutes\n"
+        "It needs root, to make network namespaces and to limit their links, and removes them at the end."
+    )
+
+
+def require_namespaces() -> None:
+    """Raise UsageError if this process may not make nodes."""
     if os.geteuid():
         raise UsageError(
             "network namespaces need root: run sudo .venv/bin/python -m dataflow nodes ..."
@@ -102,5 +131,12 @@ def main(argv: Sequence[str]) -> int:
         raise UsageError(
             "the kernel does not allow network namespaces here: a container needs --privileged"
         )
-    with only_measurement():
-        return run_setup(arguments.nodes, arguments.rate, command)
+
+
+def confirm() -> None:
+    """Ask whether to begin; raise UsageError if the answer is no, or if nobody can answer."""
+    if not sys.stdin.isatty():
+        raise UsageError("nobody can answer, because this is no terminal: give --yes to begin")
+    answer = input("Begin? [y/N] ")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was measured")

@@ -4,6 +4,7 @@ import io
 import socket
 import threading
 import time
+from contextlib import nullcontext
 from itertools import cycle
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -11,7 +12,9 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from dataflow.errors import RunFailed
+from dataflow.catalogue.catalogue import suites
+from dataflow.commands import nodes as command_nodes
+from dataflow.errors import RunFailed, UsageError
 from dataflow.nodes import nodes
 from dataflow.records.schema import NodeCosts
 
@@ -145,3 +148,60 @@ def test_nodes_with_workers_are_described_and_the_first_pass_over_a_link_does_no
         RunFailed, match=r"the nodes have torch 2\.12, 2\.13: install the same version"
     ):
         cluster.measure(plan, report)
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Return the commands that `dataflow nodes` starts on nodes, as root, instead of starting them."""
+    commands = []
+    monkeypatch.setattr(command_nodes, "require_namespaces", lambda: None)
+    monkeypatch.setattr(command_nodes, "only_measurement", nullcontext)
+    monkeypatch.setattr(
+        command_nodes, "run_setup", lambda count, rate, command: commands.append(command) or 0
+    )
+    return commands
+
+
+@pytest.mark.parametrize("command", ["", "  "])
+def test_an_empty_command_is_rejected(started, command):
+    with pytest.raises(UsageError, match="--command is empty"):
+        command_nodes.main(["--command", command])
+    assert started == []
+
+
+def test_what_would_be_measured_is_said_before_it_begins_and_a_question_is_asked(
+    started, monkeypatch, capsys
+):
+    monkeypatch.setattr("sys.stdin", Mock(isatty=lambda: False))
+    with pytest.raises(UsageError, match="give --yes to begin"):
+        command_nodes.main([])
+    plan = capsys.readouterr().out
+    count = sum(len(part.commands) for part in suites()["cluster"])
+    assert f"suite cluster, {count} configurations x 5 runs = {5 * count} runs, about" in plan
+    assert "needs root" in plan
+    monkeypatch.setattr("sys.stdin", Mock(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda _: "")
+    with pytest.raises(UsageError, match="nothing was measured"):
+        command_nodes.main([])
+    assert started == []
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    assert command_nodes.main([]) == 0
+    assert command_nodes.main(["--yes", "graph shm", "store refs", "--runs", "3"]) == 0
+    assert "2 configurations x 3 runs = 6 runs, about 3 minutes" in capsys.readouterr().out
+    assert [command[4:6] for command in started] == [
+        ["--suite", "cluster"],
+        ["graph shm", "store refs"],
+    ]
+
+
+def test_a_command_begins_without_a_question(started, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Mock(isatty=lambda: False))
+    assert command_nodes.main(["--command", "script --address {address}"]) == 0
+    assert started == [["script", "--address", command_nodes.ADDRESS]]
+
+
+def test_the_plan_is_said_before_root_is_needed(monkeypatch, capsys):
+    monkeypatch.setattr(command_nodes.os, "geteuid", lambda: 1000)
+    with pytest.raises(UsageError, match="network namespaces need root"):
+        command_nodes.main([])
+    assert "suite cluster" in capsys.readouterr().out
