@@ -47,9 +47,8 @@ class RunFolder:
         self.folder = parent / f"{PREFIX}{secrets.token_hex(4)}"
         self.shared = SHARED_MEMORY / self.folder.name
         self.pid = 0  # of the driver process
-        self.poll_handle = (
-            -1
-        )  # a file descriptor that becomes readable when the driver process has ended
+        # A file descriptor that becomes readable when the driver process has ended.
+        self.poll_handle = -1
         self._guard: subprocess.Popen | None = None
 
     def __enter__(self) -> "RunFolder":
@@ -60,7 +59,15 @@ class RunFolder:
         self.folder.mkdir(mode=0o700)
         self._lock = os.open(self.folder, os.O_RDONLY)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
-        self.shared.mkdir(mode=0o700)  # last, because remove_dead_runs looks for it
+        try:
+            self.shared.mkdir(mode=0o700)  # last, because remove_dead_runs looks for it
+        except OSError as error:
+            # Nothing else would ever remove this folder.
+            os.close(self._lock)
+            self.folder.rmdir()
+            raise RunFailed(
+                f"{self.shared} cannot be made ({error.strerror}): check the space and rights of {SHARED_MEMORY}"
+            ) from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -275,3 +275,16 @@ def test_the_guard_reports_processes_that_it_cannot_end(temporary):
             command, cwd=ROOT, pass_fds=[other.fileno()], stderr=subprocess.PIPE
         )
     assert (guard.communicate(timeout=30)[1], guard.returncode) == (b"", 1)
+
+
+def test_a_run_folder_is_removed_at_once_if_shared_memory_cannot_be_used(temporary, monkeypatch):
+    """The next run would not find it, because it looks for folders in shared memory."""
+    cleanup.SHARED_MEMORY.rmdir()
+    before = os.listdir("/proc/self/fd")
+    with (
+        pytest.raises(RunFailed, match=r"cannot be made \(No such file.*check the space"),
+        RunFolder(),
+    ):
+        pass
+    assert [*temporary.iterdir()] == []
+    assert os.listdir("/proc/self/fd") == before
