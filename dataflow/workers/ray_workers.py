@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dataflow.workers.cleanup import ROOT, process_status, remember
 from dataflow.workers.worker_group import WorkerGroup
 
 STOP_SECONDS = 5  # for actors that were killed to end
+MAX_REASON = 150  # characters of a text of Ray that is not known
 
 
 class RayWorkers(WorkerGroup):
@@ -34,14 +36,11 @@ class RayWorkers(WorkerGroup):
             start_cluster(plan)
         self.raylets = find_processes("raylet")
         self.nodes = Nodes(plan)
-        self.worker_nodes = (
-            self.nodes.worker_nodes
-        )  # Ray starts an actor on its node, or not at all
+        self.worker_nodes = self.nodes.worker_nodes  # Ray starts an actor there, or not at all
         if plan.options.address:
             os.environ.update(self.nodes.network_settings(0))
-        self.loops: dict[
-            str, Any
-        ] = {}  # of actors that loop by themselves, as those of torch.distributed
+        # Of actors that loop by themselves, as those of torch.distributed.
+        self.loops: dict[str, Any] = {}
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
         options: dict[str, Any] = {
@@ -61,8 +60,9 @@ class RayWorkers(WorkerGroup):
             )
             self.actors[name] = remote_class.remote(self.plan, name, *extra)
         if has_loop:
-            self.loops = {name: actor.run.options(concurrency_group="loop").remote()
-                          for name, actor in self.actors.items()}  # fmt: skip
+            for name, actor in self.actors.items():
+                loop = actor.run.options(concurrency_group="loop")
+                self.loops[name] = loop.remote()
 
     def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
         results = [actor.__ray_call__.remote(function) for actor in self.actors.values()]
@@ -79,8 +79,24 @@ class RayWorkers(WorkerGroup):
             ray.shutdown()
 
     def rendezvous(self) -> str:
-        with socket.create_server((self.nodes.address, 0)) as unused:
-            return f"tcp://{self.nodes.address}:{unused.getsockname()[1]}"
+        """Return the URL at which torch.distributed forms a group. The store behind it runs until this process ends.
+
+        Its server is started here, so the kernel chooses a free port and nobody else can take it. torch's own start of
+        it as rank 0 of the group, in this process, finds this server because of `multi_tenant`.
+        """
+        from torch.distributed import TCPStore
+
+        timeout = timedelta(seconds=self.plan.options.timeout)
+        address = self.nodes.address
+        self.group_store = TCPStore(
+            address,
+            port=0,
+            is_master=True,
+            timeout=timeout,
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+        return f"tcp://{address}:{self.group_store.port}"
 
     def counters(self) -> dict[str, int]:
         """Return the bytes that all object stores have taken in and spilled, and the page faults of private raylets."""
@@ -88,16 +104,18 @@ class RayWorkers(WorkerGroup):
         # The tenth field of /proc/PID/stat, after the name of the process, which can contain spaces.
         texts = [Path(f"/proc/{pid}/stat").read_text() for pid in self.raylets]
         faults = sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
-        return {"stored_bytes": stats.cumulative_created_bytes, "spilled_bytes": stats.spilled_bytes_total,
-                "raylet_faults": faults}  # fmt: skip
+        return {
+            "stored_bytes": stats.cumulative_created_bytes,
+            "spilled_bytes": stats.spilled_bytes_total,
+            "raylet_faults": faults,
+        }
 
     def explain(self, error: Exception) -> SuiteError | None:
         if not all(map(process_status, self.raylets)):
             what = "Ray's process that starts actors and keeps the object store"
             return RunFailed(f"the raylet of this node ended ({what})")
-        if self.loops and isinstance(
-            error, (RuntimeError, OSError)
-        ):  # a peer that died has closed the connection
+        # A peer that died has closed the connection.
+        if self.loops and isinstance(error, (RuntimeError, OSError)):
             ended, _ = ray.wait([*self.loops.values()], timeout=STOP_SECONDS)
             try:
                 ray.get(ended)
@@ -110,40 +128,72 @@ class RayWorkers(WorkerGroup):
         message = str(error).strip()
         if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
             names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
+            last_line = message.splitlines()[-1]
             reason = re.sub(
-                r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1]
+                r"^\s*(\w+\.)*(?=\w+:)", "", last_line
             )  # without the module of its class
             return ActorRaised(f"{names[-1]} raised {reason}")
-        if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(
-            error.cause, ray.exceptions.RayActorError
-        ):
-            # All actors that wait for the result raise an actor's error again; the innermost one comes last.
-            name = re.findall(r"ray::([\w-]+)", message)[-1]
-            kind = (
-                ""
-                if isinstance(error.cause, SuiteError)
-                else f" raised {type(error.cause).__name__}"
-            )
-            return ActorRaised(f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}")
+        if isinstance(error, ray.exceptions.RayTaskError):
+            if isinstance(error.cause, ray.exceptions.RayActorError):
+                return self._explain_dead_actor(error, message)
+            return self._explain_task_error(error, message)
         if isinstance(error, ray.exceptions.RayActorError):
-            died = re.search(r"class_name: ([\w-]+)", message)
-            because = re.search(
-                r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)",
-                message,
-                re.M,
-            )
-            name = died[1] if died else "an actor"
-            if name in self.worker_nodes and len(self.nodes.ids) > 1:
-                name += f" on node {self.worker_nodes[name]}"
-            text = f"{name} died" + (f": {because[1]}" if because else "")
-            if (
-                self.plan.options.address and "all references to the actor" in text
-            ):  # the cluster sent no token
-                text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
-            return RunFailed(text)
+            return self._explain_dead_actor(error, message)
         if isinstance(error, (ray.exceptions.RayError, SuiteError)):
             return RunFailed(message.partition("\n")[0])
         return None
+
+    def _explain_task_error(self, error: Any, message: str) -> ActorRaised:
+        """Return the error of an actor's method.
+
+        All actors that wait for the result raise an actor's error again; the innermost one comes last.
+        """
+        names = re.findall(r"ray::([\w-]+)", message) or ["an actor"]
+        kind = (
+            "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
+        )
+        first_line = str(error.cause).partition("\n")[0]
+        return ActorRaised(f"{names[-1]}{kind}: {first_line}")
+
+    def _explain_dead_actor(self, error: Exception, message: str) -> RunFailed:
+        """Return which actor died and why, as far as Ray says it; with the first line of an unknown text."""
+        name = self._find_dead_actor(error, message)
+        because = re.search(
+            r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M
+        )
+        reason = because[1] if because else _first_line(str(_cause_of(error)))
+        if name in self.worker_nodes and len(self.nodes.ids) > 1:
+            name += f" on node {self.worker_nodes[name]}"
+        text = f"{name} died"
+        if reason:
+            text += f": {reason}"
+        if self.plan.options.address and "all references to the actor" in text:
+            # The cluster sent no token.
+            text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
+        return RunFailed(text)
+
+    def _find_dead_actor(self, error: Exception, message: str) -> str:
+        """Return the name of the actor from the text of an error, or else by the actor's id; "an actor" if unknown."""
+        named = re.search(r"class_name: ([\w-]+)", message)
+        if named:
+            return named[1]
+        actor_id = getattr(_cause_of(error), "actor_id", None)
+        for name, actor in self.actors.items():
+            if actor_id and actor._actor_id.hex() == actor_id:
+                return name
+        return "an actor"
+
+
+def _cause_of(error: Exception) -> Exception:
+    """Return the error of the actor that died, which other actors may have raised again as the cause of theirs."""
+    return getattr(error, "cause", None) or error
+
+
+def _first_line(message: str) -> str:
+    """Return the first line of a text of Ray that says something, without spaces around it, and not too long."""
+    lines = [line.strip() for line in message.splitlines()]
+    first = next(filter(None, lines), "")
+    return first if len(first) <= MAX_REASON else f"{first[:MAX_REASON]}..."
 
 
 def start_cluster(plan: Plan) -> None:
@@ -156,11 +206,16 @@ def start_cluster(plan: Plan) -> None:
     for is_last in (False, True):
         try:
             ray.init(
-                address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
-                num_cpus=plan.transport.requirements.ray_cpus, num_gpus=plan.gpus, object_store_memory=plan.store_bytes,
+                address="local",
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="critical",
+                num_cpus=plan.transport.requirements.ray_cpus,
+                num_gpus=plan.gpus,
+                object_store_memory=plan.store_bytes,
                 # Ray opens it to all users, so it is not the run's own. Paths of sockets below it must be short.
                 _temp_dir=f"{plan.run_folder}/r",
-            )  # fmt: skip
+            )
             break
         except Exception as error:  # now and then, a raylet does not answer
             if is_last or "timed out during startup" not in str(error):
@@ -171,11 +226,8 @@ def start_cluster(plan: Plan) -> None:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
-    remember(
-        plan.run_folder,
-        "pids",
-        [process.pid for process in psutil.Process().children(recursive=True)],
-    )
+    pids = [process.pid for process in psutil.Process().children(recursive=True)]
+    remember(plan.run_folder, "pids", pids)
     remember(plan.run_folder, "gcs", find_processes("gcs_server"))
 
 
@@ -208,5 +260,7 @@ def _join_cluster(plan: Plan) -> None:
         )
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = str(error).partition("\n")[0][:150]
-        raise UsageError(f"--address {plan.options.address}: cannot join the cluster ({reason}). Check that it runs "
-                         "with this Ray and Python, and that its RAY_AUTH_TOKEN is set here.") from None  # fmt: skip
+        raise UsageError(
+            f"--address {plan.options.address}: cannot join the cluster ({reason}). Check that it runs "
+            "with this Ray and Python, and that its RAY_AUTH_TOKEN is set here."
+        ) from None

@@ -1,11 +1,19 @@
 """Check how workers are started and called, how errors are explained, and the environment. No process is started."""
 
+import os
+import socket
+import subprocess
+import sys
+from types import SimpleNamespace
+
 import pytest
+import ray
 from conftest import KILOBYTES
 
 from dataflow.errors import RunFailed
 from dataflow.plan import validate
 from dataflow.workers import ray_workers, variables
+from dataflow.workers.ray_workers import RayWorkers
 from dataflow.workers.variables import RETAIN_MEMORY, driver_environment
 from dataflow.workers.worker_group import WorkerGroup
 
@@ -96,3 +104,85 @@ def test_each_run_has_a_token_of_its_own_and_a_cluster_that_of_its_user(
     monkeypatch.setattr(variables, "TOKEN", tmp_path / "auth_token")
     variables.TOKEN.touch()
     assert driver_environment(existing)["RAY_AUTH_MODE"] == "token"
+
+
+@pytest.fixture
+def ray_workers_of(make_plan):
+    """ray_workers_of(**attributes) -> Ray workers on one node, whose cluster is not started."""
+
+    def make(nodes=1, **attributes):
+        workers = object.__new__(RayWorkers)
+        workers.plan = make_plan("store", *REFS, *KILOBYTES)
+        workers.nodes = SimpleNamespace(ids=["n"] * nodes, address="127.0.0.1")
+        workers.worker_nodes = {"driver": 0, "policy": 0, "reward": nodes - 1}
+        handle = SimpleNamespace(_actor_id=SimpleNamespace(hex=lambda: "ab12"))
+        workers.actors = {"reward": handle}
+        vars(workers).update(attributes)
+        return workers
+
+    return make
+
+
+NAMED = "\n".join([
+    "The actor died unexpectedly before finishing this task.",
+    "\tclass_name: policy",
+    "\tactor_id: ff00",
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR "
+    "Worker exit detail: killed. Some common causes include: many",
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "actor_id", "nodes", "reason"), [
+    (NAMED, "ab12", 1, "policy died: killed."),
+    ("The actor died unexpectedly before finishing this task.", None, 1,
+     "an actor died: The actor died unexpectedly before finishing this task."),
+    ("The actor died unexpectedly before finishing this task.", "ab12", 2,
+     "reward on node 1 died: The actor died unexpectedly before finishing this task."),
+    ("\n  A text of another version, \n with details", "cd34", 1, "an actor died: A text of another version,"),
+    ("x" * 500, None, 1, f"an actor died: {'x' * 150}..."),
+    ("", None, 1, "an actor died"),
+])  # fmt: skip
+def test_the_death_of_an_actor_is_explained_also_with_an_unknown_text(
+    ray_workers_of, text, actor_id, nodes, reason
+):
+    error = ray.exceptions.RayActorError(actor_id, text)
+    assert str(ray_workers_of(nodes)._explain_ray_error(error)) == reason
+
+
+def test_the_text_of_an_actor_that_died_is_found_in_the_error_of_a_task_that_waited_for_it(
+    ray_workers_of,
+):
+    cause = ray.exceptions.RayActorError("ab12", "An unknown text\nand more")
+    error = ray.exceptions.RayTaskError("step", "Traceback of policy\n  many lines", cause)
+    assert str(ray_workers_of()._explain_ray_error(error)) == "reward died: An unknown text"
+
+
+def test_the_port_of_a_process_group_stays_taken_until_the_group_is_formed(ray_workers_of):
+    workers = ray_workers_of()
+    port = int(workers.rendezvous().rpartition(":")[2])
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(("127.0.0.1", port))
+
+
+def test_a_process_group_is_formed_at_the_port_that_was_chosen(tmp_path):
+    """In a process of its own, because a process has one default group."""
+    finished = subprocess.run(
+        [sys.executable, "-c", FORM_GROUP],
+        capture_output=True, text=True, timeout=60, env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+    assert finished.stdout.split() == ["1.0"], finished.stderr
+
+
+FORM_GROUP = """
+import torch
+import torch.distributed as dist
+from types import SimpleNamespace
+from dataflow.workers.ray_workers import RayWorkers
+workers = object.__new__(RayWorkers)
+workers.plan = SimpleNamespace(options=SimpleNamespace(timeout=30))
+workers.nodes = SimpleNamespace(address="127.0.0.1")
+dist.init_process_group("gloo", workers.rendezvous(), rank=0, world_size=1)
+value = torch.ones(1)
+dist.all_reduce(value)
+print(value.item())
+"""
