@@ -25,7 +25,6 @@ TOO_DENSE = {
     "dataflow/endpoints/tensors.py",
     "dataflow/flows/catalogue.py",
     "dataflow/measure/data_path.py",
-    "dataflow/nodes/nodes.py",
     "dataflow/profile/inside/dataflow_recorder.py",
     "dataflow/profile/messages.py",
     "dataflow/profile/output.py",

@@ -1,12 +1,13 @@
 """Know the nodes of a cluster, place actors on them, and measure what the nodes do besides and during a run."""
 
+import math
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import ray
@@ -25,16 +26,40 @@ BUFFER_BYTES = 2**20
 CONNECT_SECONDS = 20
 
 
+class ClockReading(NamedTuple):
+    """A comparison of a node's clock with the driver's. Readings are ordered by their errors."""
+
+    error: float  # the largest possible error of `ahead`, in seconds
+    seconds: float  # the node's clock
+    ahead: float  # the seconds by which it was ahead of the driver's
+
+
+class NodeDescription(NamedTuple):
+    listener: tuple[str, int]  # address and port at which the node's agent accepts connections
+    interface: str  # of the node's own address; "" if it is not known
+    environment: dict[str, Any]  # the machine and its versions
+
+
+class NodeCounts(NamedTuple):
+    """What a node has counted so far."""
+
+    seconds: float  # of its clock
+    busy_seconds: float  # of all cores together
+    steal_seconds: float
+    received_bytes: int | None  # None: its interface is not known
+
+
 class NodeAgent:
     """Observe a node and time its links, as a Ray actor without a task in the flow."""
 
     def __init__(self) -> None:
-        self.address, self.interface = own_network()
-        self.listener = socket.create_server((self.address, 0))
+        address, self.interface = own_network()
+        self.listener = socket.create_server((address, 0))
         self.listener.settimeout(CONNECT_SECONDS)
 
-    def describe(self) -> tuple[tuple[str, int], str, dict[str, Any]]:
-        return self.listener.getsockname(), self.interface, describe_environment()
+    def describe(self) -> NodeDescription:
+        listener = self.listener.getsockname()
+        return NodeDescription(listener, self.interface, describe_environment())
 
     def clock(self) -> float:
         return time.perf_counter()
@@ -45,16 +70,25 @@ class NodeAgent:
 
     def end(self) -> NodeCosts:
         """Return what the node has done since `begin`."""
-        seconds, busy, stolen, *moved = [
-            now - then for now, then in zip(self._count(), self.before, strict=True)
-        ]
-        return NodeCosts(received_bytes=int(moved[0]) if moved else None, busy_cores=round(busy / seconds, 3),
-                         steal_cores=round(stolen / seconds, 3))  # fmt: skip
+        before, now = self.before, self._count()
+        seconds = now.seconds - before.seconds
+        busy_seconds = now.busy_seconds - before.busy_seconds
+        steal_seconds = now.steal_seconds - before.steal_seconds
+        received_bytes = None
+        if now.received_bytes is not None and before.received_bytes is not None:
+            received_bytes = now.received_bytes - before.received_bytes
+        return NodeCosts(
+            received_bytes=received_bytes,
+            busy_cores=round(busy_seconds / seconds, 3),
+            steal_cores=round(steal_seconds / seconds, 3),
+        )
 
-    def _count(self) -> list[float]:
-        """Return the time, the busy and stolen seconds of all cores, and the bytes of the interface if it is known."""
-        network = psutil.net_io_counters(pernic=True).get(self.interface)
-        return [time.monotonic(), *read_cpu_seconds(), *([network.bytes_recv] if network else [])]
+    def _count(self) -> NodeCounts:
+        interfaces = psutil.net_io_counters(pernic=True)
+        network = interfaces.get(self.interface)
+        received_bytes = network.bytes_recv if network else None
+        busy_seconds, steal_seconds = read_cpu_seconds()
+        return NodeCounts(time.monotonic(), busy_seconds, steal_seconds, received_bytes)
 
     def receive(self, connections: int) -> None:
         """Read so many connections to their ends, and close them: that tells the sender that all bytes have arrived."""
@@ -71,7 +105,8 @@ class NodeAgent:
     def send(self, address: tuple[str, int], connections: int, count: int) -> float:
         """Send `count` bytes over so many connections, and return the seconds until the last byte was read."""
         # Not bytes(n), which the kernel maps to one page of zeros again and again.
-        share = memoryview(b"\1" * -(-count // connections))
+        share_bytes = math.ceil(count / connections)
+        share = memoryview(b"\1" * share_bytes)
 
         def send_share(connection: socket.socket) -> None:
             connection.sendall(share)
@@ -79,9 +114,10 @@ class NodeAgent:
             connection.recv(1)
 
         with ExitStack() as stack, ThreadPoolExecutor(connections) as threads:
-            opened = [
-                stack.enter_context(socket.create_connection(address)) for _ in range(connections)
-            ]
+            opened = []
+            for _ in range(connections):
+                connection = socket.create_connection(address)
+                opened.append(stack.enter_context(connection))
             start = time.perf_counter()
             list(threads.map(send_share, opened))
             return time.perf_counter() - start
@@ -92,21 +128,13 @@ class Nodes:
 
     def __init__(self, plan: Plan) -> None:
         own = ray.get_runtime_context().get_node_id()
-        living = [
-            (ip_address(node["NodeManagerAddress"]), node["NodeID"])
-            for node in ray.nodes()
-            if node["Alive"]
-        ]
-        self.ids = [own, *(node for _, node in sorted(living) if node != own)]
+        self.ids = [own, *find_other_nodes(own)]
         self.address, interface = own_network()
         self.interfaces = {0: interface}
-        self.agents: dict[
-            int, Any
-        ] = {}  # of the nodes with actors, if the cluster has several nodes
+        # Of the nodes with actors, if the cluster has several nodes.
+        self.agents: dict[int, Any] = {}
         self.worker_nodes = {DRIVER: 0, **place_actors(plan, len(self.ids))}
-        # Readings of the clock of each node except the driver's: the largest possible error, the time, and the seconds
-        # by which it was ahead of the driver's clock.
-        self.clocks: dict[int, list[tuple[float, float, float]]] = {}
+        self.clocks: dict[int, list[ClockReading]] = {}  # of each node except the driver's
 
     def affinity(self, index: int) -> NodeAffinitySchedulingStrategy:
         return NodeAffinitySchedulingStrategy(self.ids[index], soft=False)
@@ -114,9 +142,9 @@ class Nodes:
     def network_settings(self, index: int) -> dict[str, str]:
         """Return the variables that bind gloo and UCX to the interface of a node's own address."""
         interface = self.interfaces[index]
-        return (
-            dict.fromkeys(("GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES"), interface) if interface else {}
-        )
+        if not interface:
+            return {}
+        return {"GLOO_SOCKET_IFNAME": interface, "UCX_NET_DEVICES": interface}
 
     def measure(self, plan: Plan, report: Any) -> None:
         """Describe the nodes that have workers; measure their clocks and, one by one, the links that messages cross.
@@ -128,41 +156,42 @@ class Nodes:
             return
         agent_class = ray.remote(num_cpus=0, max_concurrency=2)(NodeAgent)
         for node in sorted(set(self.worker_nodes.values())):
-            self.agents[node] = agent_class.options(
-                scheduling_strategy=self.affinity(node)
-            ).remote()
+            options = agent_class.options(scheduling_strategy=self.affinity(node))
+            self.agents[node] = options.remote()
         described = self._call_agents(NodeAgent.describe)
-        self.interfaces |= {node: interface for node, (_, interface, _) in described.items()}
-        report.environments += [
-            described[node][2] if node in described else {} for node in range(1, len(self.ids))
-        ]
-        # Ray compares the versions of Ray and Python when a node joins.
-        torch_versions = {
-            str((environment["versions"] or {}).get("torch"))
-            for _, _, environment in described.values()
-        }
-        if len(torch_versions) > 1:
-            raise RunFailed(
-                f"the nodes have torch {', '.join(sorted(torch_versions))}: install the same version"
-            )
+        for node, description in described.items():
+            self.interfaces[node] = description.interface
+        for node in range(1, len(self.ids)):
+            environment = described[node].environment if node in described else {}
+            report.environments.append(environment)
+        require_same_torch(described)
         self.read_clocks()
-        for (source, reader), count in bytes_by_link(plan.crossings(self.worker_nodes)).items():
+        links = bytes_by_link(plan.crossings(self.worker_nodes))
+        for (source, reader), count in links.items():
             for connections in CONNECTIONS:
-                link = Link(source, reader, connections, max(1, count), [])
+                link = Link(source, reader, connections, bytes=max(1, count), seconds=[])
                 report.run.links.append(link)
                 for number in range(1 + PASSES):
-                    receiving = self.agents[reader].receive.remote(connections)
-                    sending = self.agents[source].send.remote(
-                        described[reader][0], connections, link.bytes
-                    )
-                    seconds, _ = ray.get([sending, receiving])
+                    seconds = self._time_link(link, described[reader].listener)
                     if number > 0:
                         link.seconds.append(round(seconds, 9))
                     report.write(plan.run_folder)
 
+    def _time_link(self, link: Link, listener: tuple[str, int]) -> float:
+        """Return the seconds of one pass over a link."""
+        reader, source = self.agents[link.reader], self.agents[link.source]
+        receiving = reader.receive.remote(link.connections)
+        sending = source.send.remote(listener, link.connections, link.bytes)
+        seconds, _ = ray.get([sending, receiving])
+        return seconds
+
     def _call_agents(self, function: Callable[[NodeAgent], Any]) -> dict[int, Any]:
         """Call a function with each agent, on the agent's node; return the results by node."""
-        results = ray.get([agent.__ray_call__.remote(function) for agent in self.agents.values()])
+        calls = []
+        for agent in self.agents.values():
+            call = agent.__ray_call__.remote(function)
+            calls.append(call)
+        results = ray.get(calls)
         return dict(zip(self.agents, results, strict=True))
 
     def read_clocks(self) -> None:
@@ -172,24 +201,28 @@ class Nodes:
         """
         for node in self.agents.keys() - {0}:
             readings = []
+            agent = self.agents[node]
             for _ in range(CLOCK_READINGS):
                 begin = time.perf_counter()
-                remote = ray.get(self.agents[node].clock.remote())
+                seconds = ray.get(agent.clock.remote())
                 end = time.perf_counter()
-                readings.append(((end - begin) / 2, remote, remote - (begin + end) / 2))
+                middle = (begin + end) / 2
+                reading = ClockReading((end - begin) / 2, seconds, ahead=seconds - middle)
+                readings.append(reading)
             self.clocks.setdefault(node, []).append(min(readings))
 
     def driver_seconds(self, worker: str, seconds: float) -> float:
         """Return a time of a worker's clock on the driver's clock. Between two readings, it drifts evenly."""
-        readings = self.clocks.get(self.worker_nodes.get(worker, 0))
+        node = self.worker_nodes.get(worker, 0)
+        readings = self.clocks.get(node)
         if not readings:
             return seconds
-        (_, begin, first_offset), (_, end, last_offset) = readings[0], readings[-1]
-        return (
-            seconds
-            - first_offset
-            - (seconds - begin) / ((end - begin) or 1.0) * (last_offset - first_offset)
-        )
+        first, last = readings[0], readings[-1]
+        drift = 0.0  # seconds per second of the node's clock
+        if last.seconds > first.seconds:
+            drift = (last.ahead - first.ahead) / (last.seconds - first.seconds)
+        ahead = first.ahead + drift * (seconds - first.seconds)
+        return seconds - ahead
 
     def begin(self) -> None:
         """Begin to count what the nodes do, before the timed iterations."""
@@ -200,26 +233,52 @@ class Nodes:
         costs = self._call_agents(NodeAgent.end)
         self.read_clocks()
         for node, readings in self.clocks.items():
-            costs[node].clock_error_seconds = max(readings)[0]
+            costs[node].clock_error_seconds = max(readings).error
         return {str(node): cost for node, cost in costs.items()}
+
+
+def find_other_nodes(own: str) -> list[str]:
+    """Return the ids of the cluster's other living nodes, in the order of their addresses."""
+    others = []
+    for node in ray.nodes():
+        if node["Alive"] and node["NodeID"] != own:
+            address = ip_address(node["NodeManagerAddress"])
+            others.append((address, node["NodeID"]))
+    others.sort()
+    return [node_id for _, node_id in others]
+
+
+def require_same_torch(described: Mapping[int, NodeDescription]) -> None:
+    """Raise RunFailed if the nodes have several versions of torch; Ray compares its own version and that of Python."""
+    found = set()
+    for description in described.values():
+        versions = description.environment["versions"] or {}
+        found.add(str(versions.get("torch")))
+    if len(found) > 1:
+        names = ", ".join(sorted(found))
+        raise RunFailed(f"the nodes have torch {names}: install the same version")
 
 
 def own_network() -> tuple[str, str]:
     """Return the address of this node in the cluster, and the name of its network interface; "" if none has it."""
-    address = ray.util.get_node_ip_address()
-    interfaces = psutil.net_if_addrs().items()
-    return address, next(
-        (name for name, entries in interfaces if address in [e.address for e in entries]), ""
-    )
+    own = ray.util.get_node_ip_address()
+    for name, addresses in psutil.net_if_addrs().items():
+        for address in addresses:
+            if address.address == own:
+                return own, name
+    return own, ""
 
 
 def place_actors(plan: Plan, count: int) -> dict[str, int]:
     """Return the node of each actor: that of --placement, or round-robin with the driver's node last."""
-    names, nodes = plan.worker_names[1:], plan.options.nodes_of_actors
-    if plan.options.placement == "spread":
-        nodes = {name: (index + 1) % count for index, name in enumerate(names)}
+    placement = plan.options.placement
+    requested = plan.options.nodes_of_actors
+    nodes = {}
+    for index, name in enumerate(plan.worker_names[1:]):
+        if placement == "spread":
+            nodes[name] = (index + 1) % count
+        else:
+            nodes[name] = requested.get(name, 0)
     if max(nodes.values(), default=0) >= count:
-        raise UsageError(
-            f"--placement {plan.options.placement}: the cluster has {count} nodes, numbered from 0"
-        )
-    return {name: nodes.get(name, 0) for name in names}
+        raise UsageError(f"--placement {placement}: the cluster has {count} nodes, numbered from 0")
+    return nodes

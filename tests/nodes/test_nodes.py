@@ -120,7 +120,9 @@ def test_nodes_with_workers_are_described_and_the_first_pass_over_a_link_does_no
     cluster, make_plan
 ):
     described = {
-        node: ((f"10.0.0.{node}", 9), f"eth{node}", {"versions": {"torch": "2.13"}})
+        node: nodes.NodeDescription(
+            (f"10.0.0.{node}", 9), f"eth{node}", {"versions": {"torch": "2.13"}}
+        )
         for node in (0, 2)
     }
     cluster._call_agents, cluster.read_clocks = lambda _: described, lambda: None
@@ -143,7 +145,7 @@ def test_nodes_with_workers_are_described_and_the_first_pass_over_a_link_does_no
     addresses = [call.args[0][0] for call in cluster.agents[2].send.remote.call_args_list]
     assert addresses == 8 * ["10.0.0.2"] + 8 * ["10.0.0.0"]
     assert report.write.call_count == 16  # the monitor sees progress
-    described[2][2]["versions"] = {"torch": "2.12"}
+    described[2].environment["versions"] = {"torch": "2.12"}
     with pytest.raises(
         RunFailed, match=r"the nodes have torch 2\.12, 2\.13: install the same version"
     ):
