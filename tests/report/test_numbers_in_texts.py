@@ -1,0 +1,418 @@
+"""Check the numbers that sentences of the pages have, and the two tables in them, against the records in results/."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import exp, log
+from statistics import geometric_mean, mean, median
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from scipy.stats import ttest_ind
+
+from dataflow.analysis.result import Result, group_results
+from dataflow.analysis.stages import attribute_to_causes, fault_seconds, iteration_seconds
+from dataflow.records import files
+from dataflow.records.schema import Run
+
+RESULTS = ROOT / "results"
+WORDS = {"six": "6", "seven": "7"}
+NUMBER = rf"(\d[\d,]*(?:\.\d+)?|{'|'.join(WORDS)})"
+GIB, MIB = 2**30, 2**20
+SLOW = 1.5  # times the median of a run: a slow iteration
+MANY_FAULTS = 1000  # of an iteration or of a put
+DEAR_MICROSECONDS = 5  # per page fault
+KEPT = " --retain-memory"
+NIXL, REFS = "rdt nixl-pull --reuse-buffers", f"store refs{KEPT}"
+BESIDE = " --beside 'trainer -> rollout: 100MiB'"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A part of a sentence of a page, with {} for each number, and the function that computes these numbers."""
+
+    page: str
+    text: str
+    compute: Callable[[], Iterable[float]]
+
+
+SENTENCES: list[Sentence] = []
+
+
+def says(page: str, text: str):
+    """Register a function that computes the numbers of a sentence."""
+
+    def register(compute):
+        SENTENCES.append(Sentence(page, text, compute))
+        return compute
+
+    return register
+
+
+@cache
+def load_table(folder: str) -> list[Result]:
+    """Return the results of a folder in results/ that have times."""
+    results = group_results(files.load_all([RESULTS / folder]))
+    return [result for result in results if result.status == "ok"]
+
+
+def find_all(folder: str, name: str) -> list[Result]:
+    return [result for result in load_table(folder) if result.name == name]
+
+
+def find(folder: str, name: str) -> Result:
+    (result,) = find_all(folder, name)
+    return result
+
+
+@cache
+def load_headline() -> dict[str, list[Result]]:
+    """Return the results of each configuration of the table `headline`, one per campaign."""
+    found = defaultdict(list)
+    for folder in sorted((RESULTS / "campaigns").iterdir()):
+        for result in load_table(f"campaigns/{folder.name}"):
+            if result.table == "headline":
+                found[result.name].append(result)
+    return found
+
+
+def runs_of(name: str) -> list[Run]:
+    """Return the runs of a configuration in all campaigns."""
+    runs = []
+    for result in load_headline()[name]:
+        runs += result.shown_runs
+    return runs
+
+
+def by_mean(result: Result) -> float:
+    """Return the milliseconds of a result if each run counts with its mean, and not with its median."""
+    return geometric_mean(mean(run.seconds) for run in result.shown_runs) * 1e3
+
+
+def by_median(result: Result) -> float:
+    return result.typical_seconds * 1e3
+
+
+def range_of_means(name: str) -> list[float]:
+    times = [by_mean(result) for result in load_headline()[name]]
+    return [min(times), max(times)]
+
+
+def largest_memory(name: str) -> float:
+    """Return the GiB of the run of all campaigns that needed most."""
+    return max(result.peak_memory_bytes for result in load_headline()[name]) / GIB
+
+
+def count_faults(run: Run) -> int:
+    return sum(cost.minor_faults or 0 for cost in run.processes.values())
+
+
+def faults_per_iteration(name: str) -> list[float]:
+    """Return the page faults per iteration of each run of all campaigns."""
+    return sorted(count_faults(run) / len(run.seconds) for run in runs_of(name))
+
+
+@says("README.md", "100 times the mean is {} to {} s for the queues, and {} to {} s for the graph")
+def sums_of_100_iterations():
+    milliseconds = range_of_means(f"store driver-queue{KEPT}") + range_of_means(f"graph shm{KEPT}")
+    return [time / 10 for time in milliseconds]
+
+
+@says("README.md", "up to {} GiB instead of {} GiB with plain references")
+def memory_of_references():
+    return largest_memory(REFS), largest_memory("store refs")
+
+
+@says("docs/page-faults.md", "up to {} GiB over `store refs`, and up to {} GiB with the variables")
+def memory_of_references_in_the_other_order():
+    return largest_memory("store refs"), largest_memory(REFS)
+
+
+@says("docs/page-faults.md", "over a compiled graph (`graph shm`), {} and {} GiB")
+def memory_of_graph():
+    return largest_memory("graph shm"), largest_memory(f"graph shm{KEPT}")
+
+
+@cache
+def load_sizes() -> dict[int, dict[bool, Result]]:
+    """Return the results by bytes per iteration, without and with kept memory."""
+    found: dict[int, dict[bool, Result]] = defaultdict(dict)
+    for result in load_table("published/retained-memory"):
+        is_kept = bool(result.configuration.flags.get("retain_memory"))
+        found[result.workload.bytes_per_iteration][is_kept] = result
+    return {size: found[size] for size in sorted(found) if size >= 16 * MIB}
+
+
+def share_of_slow(result: Result) -> float:
+    """Return the percentage of iterations that took much longer than the median of their run."""
+    slow = 0
+    for run in result.shown_runs:
+        limit = SLOW * median(run.seconds)
+        slow += sum(seconds > limit for seconds in run.seconds)
+    return 100 * slow / len(result.seconds)
+
+
+@says("docs/page-faults.md", "With the variables, {} to {} % of the iterations")
+def shares_of_slow_iterations():
+    assert not any(share_of_slow(sides[False]) for sides in load_sizes().values())
+    kept = [share_of_slow(sides[True]) for sides in load_sizes().values()]
+    return min(kept), max(kept)
+
+
+@says("docs/page-faults.md", "In {} of the {} campaign runs of `store refs --retain-memory`, there "
+      "were {} to {} page faults per timed iteration")  # fmt: skip
+def remaining_faults():
+    fewest, second, *_, most = counts = faults_per_iteration(REFS)
+    assert fewest < second / 2
+    return len(counts) - 1, len(counts), second, most
+
+
+@says("docs/page-faults.md", "without the variables, there are about {}.")
+def faults_without_the_variables():
+    return [median(faults_per_iteration("store refs"))]
+
+
+@says("docs/page-faults.md", "page faults of the cold copy: {} to {} µs in the campaigns")
+def prices_of_copies():
+    by_boot_and_commit = defaultdict(list)
+    for results in load_headline().values():
+        for result in results:
+            environment = result.environments[0]
+            campaign = (environment["boot"], environment["git_commit"])
+            by_boot_and_commit[campaign] += map(fault_seconds, result.shown_runs)
+    prices = [median(seconds) * 1e6 for seconds in by_boot_and_commit.values()]
+    return min(prices), max(prices)
+
+
+def price_of_slow_iterations(run: Run) -> float:
+    """Return the µs per page fault by which the iterations of a run took longer than its median."""
+    longer = sum(run.seconds) - median(run.seconds) * len(run.seconds)
+    return longer / count_faults(run) * 1e6
+
+
+def prices_by_vendor(vendor: str) -> list[float]:
+    """Return the prices of slow iterations of a graph with kept memory, of runs that had many page faults."""
+    prices = []
+    for result in load_headline()[f"graph shm{KEPT}"]:
+        if vendor in result.environments[0]["cpu_model"]:
+            runs = [r for r in result.shown_runs if count_faults(r) > MANY_FAULTS * len(r.seconds)]
+            prices += map(price_of_slow_iterations, runs)
+    return sorted(prices)
+
+
+@says("docs/page-faults.md", "In {} of the {} runs of `graph shm --retain-memory` on AMD EPYC that "
+      "had many page faults, the slow iterations took {} to {} µs more per page fault")  # fmt: skip
+def prices_on_amd():
+    _, second, *_, highest = prices = prices_by_vendor("AMD")
+    return len(prices) - 1, len(prices), second, highest
+
+
+@says("docs/page-faults.md", "on Intel Xeon, up to {} µs")
+def price_on_intel():
+    return [max(prices_by_vendor("Intel"))]
+
+
+@dataclass(frozen=True)
+class Puts:
+    """The puts of one run of examples/put_gigabytes.py: seconds and page faults of each."""
+
+    new: list[tuple[float, int]]
+    used_seconds: float  # median of puts into memory that was used before
+
+    @property
+    def microseconds_per_fault(self) -> list[float]:
+        return [(seconds - self.used_seconds) / faults * 1e6 for seconds, faults in self.new]
+
+    @property
+    def times_as_long(self) -> float:
+        return median(seconds for seconds, _ in self.new) / self.used_seconds
+
+
+@cache
+def load_puts() -> list[Puts]:
+    lines = (RESULTS / "evidence" / "put-gigabytes.jsonl").read_text().splitlines()
+    runs = []
+    for record in map(json.loads, lines):
+        if not record["preallocated"]:
+            new = [put for put in record["puts"] if put[1] > MANY_FAULTS]
+            used = [put[0] for put in record["puts"] if put[1] <= MANY_FAULTS]
+            runs.append(Puts(new, median(used)))
+    return runs
+
+
+@says("docs/page-faults.md", "Of the {} puts into new memory")
+def number_of_puts():
+    return [sum(len(puts.new) for puts in load_puts())]
+
+
+@says(
+    "docs/page-faults.md",
+    "{} took {} to {} µs per page fault, and nine of ten of the others {} to {} µs",
+)
+def prices_of_puts():
+    prices = []
+    for puts in load_puts():
+        prices += puts.microseconds_per_fault
+    dear = [price for price in prices if price > DEAR_MICROSECONDS]
+    others = [price for price in prices if price <= DEAR_MICROSECONDS]
+    return len(dear), min(dear), max(dear), *np.percentile(others, (5, 95))
+
+
+@says("docs/page-faults.md", "about {} times as fast, in each of six releases")
+def puts_into_used_memory():
+    return [median(puts.times_as_long for puts in load_puts())]
+
+
+def compare_beside(name: str) -> list[float]:
+    """Return the mean alone and beside the other flow, and the 95th percentile of both, in ms."""
+    alone = find("published/beside", name).seconds
+    beside = find("published/beside", name + BESIDE).seconds
+    means = [mean(alone), mean(beside)]
+    percentiles = [np.percentile(alone, 95), np.percentile(beside, 95)]
+    return [seconds * 1e3 for seconds in means + percentiles]
+
+
+@says("docs/rdt.md", "its mean rises from {} to {} ms, and its 95th percentile from {} to {} ms")
+def nixl_beside_weights():
+    return compare_beside(NIXL)
+
+
+@says("docs/rdt.md", "the mean rises from {} to {} ms, and the 95th percentile from {} to {} ms")
+def references_beside_weights():
+    return compare_beside(REFS)
+
+
+@says("docs/rdt.md", "took less time here: {} against {} ms")
+def registrations():
+    names = ("rdt nixl --registration none", "rdt nixl")
+    return [by_median(find("published/rdt", name)) for name in names]
+
+
+@says("docs/rdt.md", "it says {} ms, but with kept memory an iteration takes {} ms less")
+def estimate_of_page_faults():
+    new = find("published/rdt-stages", "rdt nixl").shown_runs
+    kept = find("published/rdt-stages", f"rdt nixl{KEPT}").shown_runs
+    estimate = mean(attribute_to_causes(run)["page faults"] for run in new)
+    saved = mean(map(iteration_seconds, new)) - mean(map(iteration_seconds, kept))
+    return estimate * 1e3, saved * 1e3
+
+
+@says(
+    "docs/weights.md",
+    "has the same median of {} ms, but its mean is {} ms: one iteration in ten took {} ms or more",
+)
+def weights_that_readers_map_in_the_store():
+    result = find("published/weights", "store refs --zero-copy --copy-out")
+    return by_median(result), by_mean(result), np.percentile(result.seconds, 90) * 1e3
+
+
+@says("docs/cluster.md", "is {} s instead of {} s, and the slowest iteration took {} s.")
+def graph_over_three_nodes():
+    slowest = max(find_all("published/cluster", "graph shm"), key=by_mean)
+    return by_mean(slowest) / 1e3, by_median(slowest) / 1e3, max(slowest.seconds)
+
+
+def distances_of_means(results: Sequence[Result]) -> list[float]:
+    """Return by how many percent the times by mean and by median differ."""
+    return [100 * abs(by_mean(result) / by_median(result) - 1) for result in results]
+
+
+@says("docs/cluster.md", "For the other configurations, mean and median differ by {} % at most")
+def others_over_nodes():
+    others = [r for r in load_table("published/cluster") if r.name != "graph shm"]
+    return [max(distances_of_means(others))]
+
+
+@says("docs/results.md", "the mean of `graph shm --retain-memory` is {} to {} ms, and that of `store refs "
+      "--retain-memory` {} to {} ms")  # fmt: skip
+def means_with_kept_memory():
+    return range_of_means(f"graph shm{KEPT}") + range_of_means(REFS)
+
+
+@says(
+    "docs/results.md",
+    "For the configurations without this flag, mean and median differ by {} % at most",
+)
+def distances_without_kept_memory():
+    distances = []
+    for name, results in load_headline().items():
+        if KEPT not in name:
+            distances += distances_of_means(results)
+    return [max(distances)]
+
+
+@says("docs/method.md", "took up to {} times as long")
+def spread_of_machines():
+    spreads = []
+    for results in load_headline().values():
+        times = [by_median(result) for result in results]
+        spreads.append(max(times) / min(times))
+    return [max(spreads)]
+
+
+def half_unit(text: str) -> float:
+    """Return the largest distance of a value that is written as this text: half of its last digit that is not 0."""
+    if "." in text:
+        return 0.5 * 10 ** -len(text.partition(".")[2])
+    return 0.5 * 10 ** (len(text) - len(text.rstrip("0")))
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("sentence", SENTENCES, ids=lambda sentence: sentence.compute.__name__)
+def test_the_numbers_of_a_sentence_are_those_of_the_records(sentence):
+    text = " ".join((ROOT / sentence.page).read_text().split())
+    pattern = re.escape(sentence.text).replace(re.escape("{}"), NUMBER)
+    match = re.search(pattern, text)
+    assert match, f"{sentence.page} has no sentence like this: {sentence.text}"
+    written = [WORDS.get(number, number).replace(",", "") for number in match.groups()]
+    for number, computed in zip(written, sentence.compute(), strict=True):
+        assert abs(float(number) - computed) <= half_unit(number) * 1.001
+
+
+def record_of(page: str, name: str) -> str:
+    """Return the table between the marks of a record on a page."""
+    mark = rf"<!-- record: {name} -->\n(.*?)\n<!-- end of record: {name} -->"
+    return re.search(mark, (ROOT / page).read_text(), re.S)[1]
+
+
+def join_rows(rows: Iterable[Iterable[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def divide(sides: dict[bool, Result], reduce: Callable) -> tuple[float, float, float]:
+    """Return how many times as fast runs with kept memory are, and the ends of Welch's 95 % interval."""
+    plain = [log(reduce(run.seconds)) for run in sides[False].shown_runs]
+    kept = [log(reduce(run.seconds)) for run in sides[True].shown_runs]
+    interval = ttest_ind(plain, kept, equal_var=False).confidence_interval(0.95)
+    return exp(mean(plain) - mean(kept)), exp(interval.low), exp(interval.high)
+
+
+def test_the_table_of_means_is_that_of_the_records():
+    sizes, medians, means, intervals = [], [], [], []
+    for size, sides in load_sizes().items():
+        factor, low, high = divide(sides, mean)
+        sizes.append(f"{size // MIB} MiB")
+        medians.append(f"{divide(sides, median)[0]:.2g}")
+        means.append(f"{factor:.2g}")
+        intervals.append(f"{low:.2g} to {high:.2g}")
+    rows = [
+        ["bytes per iteration", *sizes],
+        ["---", *["---:"] * len(sizes)],
+        ["times as fast, by the median", *medians],
+        ["times as fast, by the mean", *means],
+        ["95 % interval of the factor by the mean", *intervals],
+    ]
+    assert record_of("docs/page-faults.md", "means") == join_rows(rows)
+
+
+@pytest.mark.study
+def test_the_table_of_memory_is_that_of_the_records():
+    rows = [["configuration", "GiB", "GiB with `--retain-memory`"], ["---", "---:", "---:"]]
+    for name in ("store driver-queue", "store refs", "graph shm"):
+        sizes = (largest_memory(name), largest_memory(name + KEPT))
+        rows.append([f"`{name}`", *(f"{size:.1f}" for size in sizes)])
+    assert record_of("docs/results.md", "memory") == join_rows(rows)
