@@ -1,4 +1,4 @@
-"""Check the numbers that sentences of the pages have, and the two tables in them, against the records in results/."""
+"""Check the numbers that sentences of the pages have, and a table of them, against the records in results/."""
 
 import json
 import re
@@ -407,12 +407,3 @@ def test_the_table_of_means_is_that_of_the_records():
         ["95 % interval of the factor by the mean", *intervals],
     ]
     assert record_of("docs/page-faults.md", "means") == join_rows(rows)
-
-
-@pytest.mark.study
-def test_the_table_of_memory_is_that_of_the_records():
-    rows = [["configuration", "GiB", "GiB with `--retain-memory`"], ["---", "---:", "---:"]]
-    for name in ("store driver-queue", "store refs", "graph shm"):
-        sizes = (largest_memory(name), largest_memory(name + KEPT))
-        rows.append([f"`{name}`", *(f"{size:.1f}" for size in sizes)])
-    assert record_of("docs/results.md", "memory") == join_rows(rows)
