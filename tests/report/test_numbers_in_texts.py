@@ -301,6 +301,24 @@ def estimate_of_page_faults():
     return estimate * 1e3, saved * 1e3
 
 
+@says("docs/rdt.md", "{} of {} runs of `rdt nixl-pull` did (above), {} of {} runs of "
+      "`rdt nixl-pull --reuse-buffers` in the campaigns, and {} of {} runs of `rdt nixl --huge-pages`")  # fmt: skip
+def runs_that_hung():
+    configurations = (
+        [find("published/rdt", "rdt nixl-pull")],
+        load_headline()[NIXL],
+        [find("published/rdt-nixl-huge-pages.json", "rdt nixl --huge-pages")],
+    )
+    counts = []
+    for results in configurations:
+        reasons = []
+        for result in results:
+            reasons += [run.reason or "" for run in result.runs]
+        hung = ["did not end within" in reason for reason in reasons]
+        counts += [sum(hung), len(hung)]
+    return counts
+
+
 @says(
     "docs/weights.md",
     "has the same median of {} ms, but its mean is {} ms: one iteration in ten took {} ms or more",
