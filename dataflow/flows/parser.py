@@ -22,6 +22,7 @@ from dataflow.flows.message import (
     Message,
     flat_message,
 )
+from dataflow.flows.user_modules import user_modules
 from dataflow.units import parse_bytes
 
 ARROW = "->"
@@ -155,7 +156,8 @@ def load_function(name: str) -> Callable[..., Flow]:
 
     def call(function: Callable[..., Any], **sizes: Any) -> Any:
         try:
-            return function(**sizes)
+            with user_modules(Path(path).parent, Path.cwd()):
+                return function(**sizes)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
