@@ -134,4 +134,4 @@ put-gigabytes: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-profiled .pytest_cache .ruff_cache .mypy_cache results/run-* results/*.json
+	rm -rf .venv .venv-profiled .pytest_cache .ruff_cache .mypy_cache results/run-* results/*.json profiles

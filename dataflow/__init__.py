@@ -3,6 +3,6 @@
 
 def explain(message: object) -> None:
     """Print what a message costs with Ray, field by field, and what makes it cheaper."""
-    from dataflow.commands.explain import explain
+    from dataflow.profile.explain import explain
 
     explain(message)

@@ -4,99 +4,71 @@ python3 -m dataflow explain batch.pt               in a program: dataflow.explai
 python3 -m dataflow explain batch.pkl --trust      a pickle can run any code when it is loaded
 """
 
+import argparse
 import pickle
-import time
-from argparse import FileType
-from collections.abc import Sequence
-from contextlib import suppress
-from resource import RUSAGE_SELF, getrusage
-from statistics import median
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from common.flags import OneLineParser
 from dataflow.errors import UsageError
-from dataflow.profile.inside.dataflow_recorder import MAX_PARTS, describe, describe_leaf, walk
-from dataflow.units import format_bytes
+from dataflow.flows.user_modules import user_modules
+from dataflow.profile.explain import explain
 
-ROW = "{:24} {:>10} {:>10} {:>6} {:>7} {:>8} {:>8}  {}"
-CHANGES = {"not contiguous": "contiguous()", "view": "clone()", "tensors in the pickle": "numpy()",
-           "numbers": "numpy.array", "bytes in the pickle": "numpy.frombuffer"}  # fmt: skip
-
-
-def measure(value: Any) -> tuple[int, int, float, float]:
-    """Return stored bytes, those of them inside the pickle, page faults and seconds of sending and reading a value."""
-    from ray import cloudpickle  # what Ray serialises with
-
-    faults, seconds = [], []
-    for _ in range(5):
-        buffers: list[pickle.PickleBuffer] = []
-        before, start = getrusage(RUSAGE_SELF).ru_minflt, time.perf_counter()
-        data = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        stored = [bytes(part) for part in (data, *(buffer.raw() for buffer in buffers))]
-        pickle.loads(stored[0], buffers=stored[1:])
-        seconds.append(time.perf_counter() - start)
-        faults.append(getrusage(RUSAGE_SELF).ru_minflt - before)
-    return sum(map(len, stored)), len(data), median(faults), median(seconds)
-
-
-def change(part: Any) -> Any:
-    """Return a tensor, array, list of numbers or bytes as a contiguous array with memory of its own."""
-    import numpy
-
-    if isinstance(part, (bytes, bytearray)):
-        return numpy.frombuffer(part, "uint8")
-    with suppress(TypeError, RuntimeError):  # numpy has no bfloat16, for example
-        return part.numpy().copy() if hasattr(part, "numpy") else numpy.array(part)
-    return part.clone()
-
-
-def explain(message: Any) -> None:
-    """Print a row per field of a message: its bytes, copies, page faults, time, change, and the time after it."""
-    fields = (
-        message
-        if isinstance(message, dict)
-        else getattr(message, "__dict__", None) or {"(message)": message}
-    )
-    print(
-        ROW.format("field", "held", "stored", "copies", "faults", "ms", "ms after", "cause: change")
-    )
-    for name, value in fields.items():
-        described, (stored, pickled, faults, seconds) = describe(value), measure(value)
-        held, seen = (
-            described["bytes"],
-            {cause for field in described["fields"] for cause in field[6]},
-        )
-        changes = [f"{cause}: {text}" for cause, text in CHANGES.items() if cause in seen]
-        changed = [
-            change(part) for _, part in walk(value, MAX_PARTS) if changes and describe_leaf(part)
-        ]
-        after = f"{measure(changed)[3] * 1e3:.3g}" if changes else "-"
-        numbers = (
-            f"{(stored + pickled) / max(1, held):.3g}",
-            f"{faults:.0f}",
-            f"{seconds * 1e3:.3g}",
-        )
-        row = str(name)[:24], format_bytes(held), format_bytes(stored), *numbers, after
-        print(ROW.format(*row, ", ".join(changes) or "-"))
+TORCH_SUFFIXES = (".pt", ".pth")
+ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes a ZIP file
 
 
 def main(argv: Sequence[str]) -> int:
     """Explain the message in a file of torch.save or pickle; raise UsageError if it cannot be read."""
-    parser = OneLineParser("python3 -m dataflow explain [--trust] FILE")
+    parser = OneLineParser(
+        "python3 -m dataflow explain",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
-        "file",
-        type=FileType("rb"),
-        help="a message, as torch.save (.pt) or pickle (.pkl) writes it",
+        "file", type=Path, help="a message, as torch.save (.pt, .pth) or pickle (.pkl) writes it"
     )
     parser.add_argument("--trust", action="store_true", help="load a file that can run code")
-    file, is_trusted = vars(parser.parse_args(argv)).values()
-    try:
-        import torch
-
-        is_pickle = is_trusted and not file.name.endswith(".pt")
-        message = pickle.load(file) if is_pickle else torch.load(file, weights_only=not is_trusted)
-    except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise UsageError(f"{file.name} cannot be loaded ({type(error).__name__}): give a file of torch.save or, with "
-                         "--trust, a pickle of your own") from None  # fmt: skip
-    explain(message)
+    arguments = parser.parse_args(argv)
+    with user_modules(Path.cwd()):  # a pickle names the modules of its classes
+        explain(load_message(arguments.file, arguments.trust))
     return 0
+
+
+def load_message(file: Path, is_trusted: bool) -> Any:
+    """Return the message in a file; raise UsageError if it cannot be read."""
+    advice = "give a file of torch.save or, with --trust, a pickle of your own"
+    try:
+        load = choose_loader(file, is_trusted)
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}: {advice}") from None
+    if load is None:
+        raise UsageError(f"{file}: a pickle can run any code when it is loaded: {advice}")
+    try:
+        return load(file)
+    except (AttributeError, ImportError) as error:
+        raise UsageError(
+            f"{file}: {error}: run this in the folder from which your program imports the class, or call "
+            "dataflow.explain(message) in the program"
+        ) from None
+    except Exception as error:  # a pickle can raise any error
+        name = type(error).__name__
+        raise UsageError(f"{file} cannot be loaded ({name}): {advice}") from None
+
+
+def choose_loader(file: Path, is_trusted: bool) -> Callable[[Path], Any] | None:
+    """Return the function that loads a file, or None if the file can run code and is not trusted."""
+    with file.open("rb") as opened:
+        start = opened.read(len(ZIP_MAGIC))
+    if file.suffix in TORCH_SUFFIXES or start == ZIP_MAGIC:
+        import torch  # not above: a pickle may need no torch
+
+        return partial(torch.load, weights_only=not is_trusted)
+    return load_pickle if is_trusted else None
+
+
+def load_pickle(file: Path) -> Any:
+    """Return the value of a pickle."""
+    return pickle.loads(file.read_bytes())

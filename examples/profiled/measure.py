@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from io import StringIO
 from itertools import product
 from operator import itemgetter
@@ -26,13 +27,14 @@ from pathlib import Path
 from statistics import median
 
 from dataflow.commands.profile import add_profiler, measure_fault_seconds
-from dataflow.profile.messages import make_profile
+from dataflow.profile.messages import load_profile, make_profile
 from dataflow.profile.output import advise, print_profile
 from dataflow.workers.variables import RETAIN_MEMORY
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "evidence" / "profile"
 RUNS = 5
+PAGE_WIDTH = 100  # characters of what the page shows
 PROGRAMS = {
     "through-driver": ["examples/profiled/through_driver.py"],
     "verl": ["examples/profiled/verl_controller.py"],
@@ -83,14 +85,11 @@ def run(
         command, start = [sys.executable, *words], time.perf_counter()
         output = subprocess.check_output(command, cwd=ROOT, env=environment, text=True)
         seconds = time.perf_counter() - start
-        profile = (
-            make_profile(Path(folder), measure_fault_seconds(), step) if side == "with" else {}
-        )
-    return (
-        seconds,
-        output,
-        json.loads(json.dumps(profile).replace(f"{ROOT}/", "").replace(sys.prefix, "")),
-    )
+        profile = {}
+        if side == "with":
+            profile = asdict(make_profile(Path(folder), measure_fault_seconds(), step))
+    text = json.dumps(profile).replace(f"{ROOT}/", "").replace(sys.prefix, "")
+    return seconds, output, json.loads(text)
 
 
 def load(name: str) -> dict:
@@ -105,8 +104,9 @@ def try_advice() -> list[dict]:
             changed = "by_reference" if cause == "through the driver" else name
             profile = run([f"examples/profiled/{changed}.py"], **VARIABLES.get(cause, {}))[2]
             steps[name, cause].append(profile["step_seconds"])
-            for saved, text in advise(profile) if cause == "" else []:
-                predicted[name, text.partition(":")[0]].append(saved)
+            if cause == "":
+                for advice in advise(load_profile(profile)):
+                    predicted[name, advice.cause].append(advice.seconds)
     return [{"program": f"{name}.py", "cause": cause, "seconds_per_step": steps[name, ""],
              "after": steps[name, cause], "predicted_to_save": predicted[name, cause] or [0.0]}
             for name, cause in CHANGES if cause]  # fmt: skip
@@ -149,7 +149,14 @@ def describe(values: list[float], form: str) -> str:
 def make_tables() -> dict[str, list[tuple[str, ...]]]:
     """Return the headers and rows of the tables of the page."""
     advice = [
-        ("program", "advice", "ms per step", "with the change", "saved", "work that it removes")
+        (
+            "program",
+            "advice",
+            "ms per step",
+            "with the change",
+            "saved",
+            "work that it removes, at most",
+        )
     ]
     for row in load("advice"):
         before, after = (
@@ -201,7 +208,7 @@ def write_page(folder: Path = ROOT) -> None:
         built.append(Section(f"profile-{name}", "", table=make_table(rows, columns)))
     for name in PROGRAMS:
         with redirect_stdout(StringIO()) as printed:
-            print_profile(load(name))
+            print_profile(load_profile(load(name)), PAGE_WIDTH)
         built.append(Section(f"profile-{name}", "", f"```\n{printed.getvalue()}```"))
     rewrite_pages(folder, built)
 

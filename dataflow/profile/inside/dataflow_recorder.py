@@ -34,20 +34,23 @@ class Recorder:
     """Write the events of this process, one per message from `min_bytes` on, and the number of the others."""
 
     def __init__(self, folder, min_bytes, missing):
-        self.min_bytes, self.local, self.tokens, self.next_token = (
-            int(min_bytes),
-            threading.local(),
-            {},
-            0,
-        )
+        self.min_bytes = int(min_bytes)
+        self.local = threading.local()
+        self.tokens = {}
+        self.next_token = 0
         self.counts = {"events": 0, "small": 0, "largest_small_bytes": 0}
         os.makedirs(folder, 0o700, exist_ok=True)
         process = f"{os.uname().nodename}-{os.getpid()}"
         self.file = os.open(
             os.path.join(folder, process + ".jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
         )
-        self.write({**self.counts, "process": process, "ray": ray.__version__, "missing": missing,
-                    "retained": "MALLOC_TRIM_THRESHOLD_" in os.environ})  # fmt: skip
+        header = {
+            "process": process,
+            "ray": ray.__version__,
+            "missing": missing,
+            "retained": "MALLOC_TRIM_THRESHOLD_" in os.environ,
+        }
+        self.write(self.counts | header)
         atexit.register(lambda: self.write(self.counts))
 
     def write(self, line):
@@ -74,17 +77,16 @@ class Recorder:
         self.local.scope = scope["outer"]
         if not scope["events"]:
             return
-        seconds, identity, (line, function) = (
-            time.time() - scope["start"],
-            identify(),
-            self.find_line(),
-        )
-        for event in (
-            scope["events"] if identity or scope["how"] != "put" else ()
-        ):  # the memory of a channel
+        seconds = time.time() - scope["start"]
+        identity = identify()
+        line, function = self.find_line()
+        if scope["how"] == "put" and not identity:  # the memory of a channel
+            return
+        for event in scope["events"]:
             if event["place"] == "driver":
                 event["place"] = f"driver.{function}"
-            event["other" if event["side"] == "sent" else "wait"] = seconds / len(scope["events"])
+            rest = "other" if event["side"] == "sent" else "wait"
+            event[rest] = seconds / len(scope["events"])
             self.save(event | {"id": identity, "line": line})
 
     def find_place(self):
@@ -110,31 +112,39 @@ class Recorder:
                 self.write(self.counts)
         if stored < self.min_bytes or (side == "received" and (ref is None or ref.is_nil())):
             return
-        seconds, faults, modules = (
-            now - then for now, then in zip(readings(), before, strict=True)
-        )
-        scope, task, (place, line) = (
-            getattr(self.local, "scope", None),
-            worker.current_task_id.hex(),
-            self.find_place(),
-        )
-        how = how or (scope["how"] if scope else "result" if side == "sent" else "argument")
-        event = {"side": side, "how": how, "place": place, "line": line, "start": before[0], "seconds": seconds,
-                 "faults": faults, "stored": stored, "imports": modules, "token": self.find_token(value),
-                 "node": worker.current_node_id.hex()}  # fmt: skip
+        end, faults, modules = readings()
+        start, faults_before, modules_before = before
+        scope = getattr(self.local, "scope", None)
+        task = worker.current_task_id.hex()
+        place, line = self.find_place()
+        if not how and scope:
+            how = scope["how"]
+        event = {
+            "side": side,
+            "how": how or ("result" if side == "sent" else "argument"),
+            "place": place,
+            "line": line,
+            "start": start,
+            "seconds": end - start,
+            "faults": faults - faults_before,
+            "stored": stored,
+            "imports": modules - modules_before,
+            "token": self.find_token(value),
+            "node": worker.current_node_id.hex(),
+        }
         if side == "sent":
             event |= {"id": f"R{task}", **describe(value)}
         else:
             event |= {"object": ref.hex(), "from": ref.task_id().hex(), "task": task}
         if scope:
             scope["events"].append(event)
-            scope["start"] += time.time() - before[0]  # with the time of describing it
+            scope["start"] += time.time() - start  # with the time of describing it
         else:
             self.save(event)
 
     def find_token(self, value):
         """Return a number that is equal for messages with the same tensor object, as long as it lives; or None."""
-        leaf = next((part for _, part in walk(value, MAX_NAMES) if is_tensor(part)), None)
+        leaf = find_first_tensor(value)
         if type(leaf).__weakrefoffset__ == 0:  # there is none, or it is a number of numpy
             return None
         key = id(leaf)
@@ -148,23 +158,22 @@ class Recorder:
 
     def find_line(self):
         """Return file:line and function of the innermost call outside of Ray, and of libraries if there is one."""
-        frame, calls = sys._getframe(2), []
+        frame = sys._getframe(2)
+        calls = []
         while frame is not None:
             file = frame.f_code.co_filename
-            if not file.startswith((RAY_FOLDER, "<")) and not os.path.basename(file).startswith(
-                "dataflow_"
-            ):
+            is_own = os.path.basename(file).startswith("dataflow_")
+            if not is_own and not file.startswith((RAY_FOLDER, "<")):
                 calls.append((f"{file}:{frame.f_lineno}", frame.f_code.co_name))
             frame = frame.f_back
-        users = (
-            [call for call in calls if f"{os.sep}site-packages{os.sep}" not in call[0]]
-            or calls
-            or [("", "main")]
-        )
-        functions = [
-            function for _, function in users if not function.startswith("<")
-        ]  # a comprehension, the module
-        return users[0][0], functions[0] if functions else "main"
+        installed = f"{os.sep}site-packages{os.sep}"
+        users = [call for call in calls if installed not in call[0]] or calls
+        if not users:
+            return "", "main"
+        for _, function in users:
+            if not function.startswith("<"):  # not a comprehension or the module
+                return users[0][0], function
+        return users[0][0], "main"
 
 
 def describe(value):
@@ -173,20 +182,28 @@ def describe(value):
     A field is a tensor, an array, or everything in one list. Its shape is that of the part with the most items.
     """
     fields = {}
-    for name, part in walk(value, MAX_PARTS):
-        leaf = describe_leaf(part)
-        if leaf is not None:
-            dtype, shape, size, causes = leaf
-            field = fields.setdefault((name, dtype), [name, dtype, shape, 0, 0, 0, []])
-            field[2:6] = (
-                max(field[2], shape, key=prod),
-                field[3] + 1,
-                field[4] + prod(shape),
-                field[5] + size,
-            )
-            field[6] += [cause for cause in causes if cause not in field[6]]
-    kept = sorted((field for field in fields.values() if field[5]), key=lambda field: -field[5])
+    for name, part, is_own_pickle in walk(value, MAX_PARTS):
+        leaf = describe_leaf(part, is_own_pickle)
+        if leaf is None:
+            continue
+        dtype, shape, size, causes = leaf
+        field = fields.setdefault((name, dtype), [name, dtype, shape, 0, 0, 0, []])
+        field[2] = max(field[2], shape, key=prod)
+        field[3] += 1
+        field[4] += prod(shape)
+        field[5] += size
+        field[6] += [cause for cause in causes if cause not in field[6]]
+    kept = [field for field in fields.values() if field[5]]
+    kept.sort(key=lambda field: -field[5])
     return {"bytes": sum(field[5] for field in kept), "fields": kept[:MAX_NAMES]}
+
+
+def find_first_tensor(value):
+    """Return the first tensor or array of a message, or None."""
+    for _, part, _ in walk(value, MAX_NAMES):
+        if is_tensor(part):
+            return part
+    return None
 
 
 def is_tensor(part):
@@ -197,68 +214,92 @@ def is_tensor(part):
 
 
 def is_numbers(part):
-    return (
-        isinstance(part, (list, tuple))
-        and len(part) > 0
-        and {*map(type, (*part[:8], part[-1]))} <= {int, float}
-    )
+    if not isinstance(part, (list, tuple)) or not part:
+        return False
+    types = {type(item) for item in (*part[:8], part[-1])}
+    return types <= {int, float}
 
 
-def describe_leaf(part):
-    """Return dtype, shape, bytes and causes of a tensor, array, text or list of numbers; None for others."""
+def describe_leaf(part, is_own_pickle=False):
+    """Return dtype, shape, bytes and causes of a tensor, array, text or list of numbers; None for others.
+
+    `is_own_pickle`: it is in an object whose class decides how it is pickled.
+    """
     if is_tensor(part):
-        causes, is_plain = [], str(getattr(part, "layout", "torch.strided")) == "torch.strided"
-        size = int(part.nbytes) if is_plain else 0  # a sparse tensor is not described
-        if not getattr(getattr(part, "flags", None), "forc", True):
-            causes.append("not contiguous")
-        if hasattr(part, "untyped_storage") and part.device.type == "cpu":
-            if not getattr(ray._private.ray_constants, "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", False):
-                causes.append(
-                    "tensors in the pickle"
-                )  # with the part of its storage that it does not show
-            if is_plain and not part.is_nested and part.untyped_storage().nbytes() > size:
-                causes.append("view")
-        shape = (size,) if getattr(part, "is_nested", False) else tuple(part.shape)
-        return str(part.dtype).replace("torch.", ""), shape, size, causes
-    if isinstance(part, (bytes, bytearray, str)):
-        is_text = isinstance(part, str)
-        return (
-            "str" if is_text else "bytes",
-            (len(part),),
-            len(part),
-            [] if is_text else ["bytes in the pickle"],
-        )
+        return describe_tensor(part, is_own_pickle)
+    if isinstance(part, str):
+        return "str", (len(part),), len(part), []
+    if isinstance(part, (bytes, bytearray)):
+        return "bytes", (len(part),), len(part), ["bytes in the pickle"]
     if is_numbers(part):
         dtype = "floats" if isinstance(part[0], float) else "ints"
-        return dtype, (len(part),), 8 * len(part), ["numbers"] if len(part) >= 1000 else []
+        causes = ["numbers"] if len(part) >= 1000 else []
+        return dtype, (len(part),), 8 * len(part), causes
     return None
 
 
+def describe_tensor(part, is_own_pickle):
+    """Return dtype, shape, bytes and causes of a tensor or array."""
+    is_plain = str(getattr(part, "layout", "torch.strided")) == "torch.strided"
+    size = int(part.nbytes) if is_plain else 0  # a sparse tensor is not described
+    causes = []
+    if not getattr(getattr(part, "flags", None), "forc", True):
+        causes.append("not contiguous")
+    if hasattr(part, "untyped_storage") and part.device.type == "cpu":
+        if is_own_pickle:  # Ray does not see its tensors
+            causes.append("pickled by its class")
+        elif not getattr(ray._private.ray_constants, "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", False):
+            causes.append("tensors in the pickle")  # with the part of its storage that it hides
+        if is_plain and not part.is_nested and part.untyped_storage().nbytes() > size:
+            causes.append("view")
+    shape = (size,) if getattr(part, "is_nested", False) else tuple(part.shape)
+    return str(part.dtype).replace("torch.", ""), shape, size, causes
+
+
+def pickles_itself(part):
+    """Return whether the class of an object decides how it is pickled, as verl's DataProto does with torch.save."""
+    for name in ("__getstate__", "__reduce__", "__reduce_ex__"):
+        inherited = getattr(object, name, None)
+        if getattr(type(part), name, None) is not inherited:
+            return True
+    return False
+
+
+def is_opaque(part):
+    """Return whether the parts of an object are not walked: it is a tensor, a text, a class or a function."""
+    return is_tensor(part) or isinstance(part, (str, bytes, bytearray, type)) or callable(part)
+
+
 def walk(value, max_parts):
-    """Yield name and value of each part of a message once. A key that cannot be a name is not stored."""
-    parts, seen = [("", value)], set()
+    """Yield each part of a message once: name, value, and whether it is in an object that pickles itself.
+
+    A key that cannot be a name is not stored.
+    """
+    parts = [("", value, False)]
+    seen = set()
     while parts and len(seen) < max_parts:
-        name, part = parts.pop()
+        name, part, is_own_pickle = parts.pop()
         if id(part) in seen:  # for example, an object that refers to its parent
             continue
         seen.add(id(part))
-        yield name, part
+        yield name, part, is_own_pickle
         if isinstance(part, (list, tuple, set)):
-            parts += (
-                []
-                if is_numbers(part)
-                else [(f"{name}[]", item) for item in islice(part, max_parts)]
-            )
-        elif (
-            not is_tensor(part)
-            and not isinstance(part, (str, bytes, bytearray, type))
-            and not callable(part)
-        ):
-            items = part if isinstance(part, dict) else getattr(part, "__dict__", {})
-            for key, item in islice(items.items(), max_parts):
-                named = (
-                    len(items) <= MAX_NAMES
-                    and isinstance(key, str)
-                    and key.replace(".", "_").isidentifier()
-                )
-                parts.append((f"{name}.{key if named else '*'}".lstrip("."), item))
+            if not is_numbers(part):
+                parts += [(f"{name}[]", item, is_own_pickle) for item in islice(part, max_parts)]
+        elif isinstance(part, dict):
+            parts += name_items(name, part, is_own_pickle, max_parts)
+        elif not is_opaque(part):
+            is_own_pickle = is_own_pickle or pickles_itself(part)
+            items = getattr(part, "__dict__", {})
+            parts += name_items(name, items, is_own_pickle, max_parts)
+
+
+def name_items(name, items, is_own_pickle, max_parts):
+    """Return the items of a dict, or the attributes of an object, as parts for `walk`."""
+    parts = []
+    for key, item in islice(items.items(), max_parts):
+        is_text = isinstance(key, str) and len(items) <= MAX_NAMES
+        is_name = is_text and key.replace(".", "_").isidentifier()
+        label = key if is_name else "*"
+        parts.append((f"{name}.{label}".lstrip("."), item, is_own_pickle))
+    return parts
