@@ -1,4 +1,4 @@
-"""Compute what tables, charts and comparisons show of a configuration and its runs, and what limits the trust in it."""
+"""Compute what tables, charts and comparisons show of a configuration and its runs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from dataflow.analysis.attempts import group_attempts
 from dataflow.analysis.statistics import MIN_RUNS, typical_seconds
 from dataflow.analysis.workload import flow_of, label_of
 from dataflow.catalogue.catalogue import (
     CONFIGURATIONS,
+    REFERENCE,
     TRANSPORTS,
     Transport,
     producer_writes_in_place,
@@ -18,96 +20,99 @@ from dataflow.catalogue.catalogue import (
 from dataflow.errors import RecordError
 from dataflow.plan.options import FORMS, options_of
 from dataflow.records.schema import Record, Run
-from dataflow.units import format_bytes
 
-DISTURBED, NOT_SETTLED = (
-    "disturbed",
-    "not settled",
-)  # statuses: runs are ok, but none of them has a time that counts
+# Statuses of results whose runs are ok, but none of them has a time that counts.
+DISTURBED = "disturbed"
+NOT_SETTLED = "not settled"
 UNCOUNTED = (DISTURBED, NOT_SETTLED)
-MIN_SHARE = (
-    0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
-)
-MAX_DRIFT = (
-    1.3  # of the fastest memcpy pass: the ratio of its times before and after the iterations
-)
-MIN_DRIFT_SECONDS = (
-    0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
-)
+# Of the memcpy time, which was measured at another time, for readers that own a copy.
+MIN_SHARE = 0.9
 MIN_P95_SAMPLES = 100  # five are above the percentile; of fewer, it would be nearly the largest one
-MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 
 
 class Result:
     """A configuration with all its runs, from at least one record; RecordError if the transport is unknown."""
 
     def __init__(self, records: Sequence[Record], peers: Sequence["Result"] = ()) -> None:
-        self.records, record = tuple(records), records[0]
-        self.workload, self.configuration = record.workload, record.configuration
-        self.table, self.traced, self.name = record.table, record.traced, record.configuration.name
-        transport, flags = (
-            f"{self.configuration.runtime} {self.configuration.transport}",
-            self.configuration.flags,
-        )
-        if transport not in TRANSPORTS:
-            raise RecordError(f"this version has no transport {transport}: leave its record out")
-        self.transport: Transport = TRANSPORTS[transport]
-        self.label, self.flow = label_of(self.workload, self.configuration), flow_of(self.workload)
+        self.records = tuple(records)
+        record = records[0]
+        self.workload = record.workload
+        self.configuration = record.configuration
+        self.table = record.table
+        self.traced = record.traced
+        self.name = record.configuration.name
+        self.transport = find_transport(record)
+        self.label = label_of(self.workload, self.configuration)
+        self.flow = flow_of(self.workload)
+        self._read_flags()
+        self._read_runs()
+        self.status, self.shown_runs, self.failure = self._choose_runs()
+        self._read_shown_runs()
+        self._share_references(peers or [self])
+        if problem := self._explain_impossible():
+            self.status, self.failure = "impossible", f"impossible: {problem}"
+        self._read_environments()
+
+    def _read_flags(self) -> None:
+        flags = self.configuration.flags
         # The producer's copy is outside of the clock. A packed message is always copied inside.
         is_packed = self.workload.message == "packed"
-        self.producer_writes_in_place = (
-            producer_writes_in_place(self.transport, flags) and not is_packed
-        )
+        writes_in_place = producer_writes_in_place(self.transport, flags)
+        self.producer_writes_in_place = writes_in_place and not is_packed
         options = options_of(self.workload.flow, flags)
-        self.in_flight, self.threads = options.in_flight, options.threads
-        self.check_every = (
-            options.group_size
-        )  # iterations between two full verifications, timed as one group
-        self.runs = [run for record in records for run in record.runs]
+        self.in_flight = options.in_flight
+        self.threads = options.threads
+        # Iterations between two full verifications, timed as one group.
+        self.check_every = options.group_size
+
+    def _read_runs(self) -> None:
+        self.runs = [run for record in self.records for run in record.runs]
         self.paired = any(run.pair for run in self.runs)
-        self.allows_disturbed = all(record.arguments.get("allow_disturbed") for record in records)
+        self.allows_disturbed = all(
+            record.arguments.get("allow_disturbed") for record in self.records
+        )
         self.ok_runs = [run for run in self.runs if run.status == "ok"]
         self.quiet_runs = [run for run in self.runs if self.allows_disturbed or not run.disturbance]
-        self.status, self.shown_runs, self.failure = self._choose_runs()
+        self.planned_runs = [
+            planned
+            for record in self.records
+            for planned in group_attempts(record.runs, self.allows_disturbed)
+        ]
+        self.ok_planned_runs = [planned for planned in self.planned_runs if planned.is_ok]
+        # An ok run does not make up for a wrong one.
+        self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)
+
+    def _read_shown_runs(self) -> None:
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
         self.run_seconds = [self.seconds_of(run) for run in self.shown_runs if run.seconds]
         self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
         self.readers_own_a_copy = bool(self.ok_runs and self.ok_runs[0].readers_own_a_copy)
-        self.work = (
-            self.readers_own_a_copy,
-            self.producer_writes_in_place,
-        )  # times are divided only if it is equal
+        # Times are divided only if it is equal.
+        self.work = (self.readers_own_a_copy, self.producer_writes_in_place)
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
-        self.wrong_bytes = sum(
-            run.wrong_bytes for run in self.runs
-        )  # an ok run does not make up for a wrong one
-        # Results of its table with equal messages and threads share their reference times, so that multiples compare.
-        alike = [
-            r
-            for r in peers or [self]
-            if (r.threads, r.workload.edges) == (self.threads, self.workload.edges)
-        ]
+
+    def _share_references(self, peers: Sequence["Result"]) -> None:
+        """Set the reference times, which results with equal messages and threads share, so that multiples compare."""
+        conditions = (self.threads, self.workload.edges)
+        alike = [peer for peer in peers if (peer.threads, peer.workload.edges) == conditions]
         # References of a form that changes the bytes are copies of what is sent.
-        runs = [run for r in alike if not FORMS.get(r.workload.message) for run in r.quiet_runs]
-        self.memcpy_seconds = median_of(
-            run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs
-        )
-        cold_copies = [run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs]
-        self.cold_copy_seconds = (
-            median_of(cold_copies) if self.readers_own_a_copy else None
-        )  # views copy nothing
-        if problem := self._explain_impossible():
-            self.status, self.failure = "impossible", f"impossible: {problem}"
-        measured = [
-            record for record in records if any(run.status == "ok" for run in record.runs)
-        ]  # others have none
-        self.environments: list[dict[str, Any]] = [
-            record.environments.get("0", {}) for record in measured
-        ]
+        unchanged = [peer for peer in alike if not FORMS.get(peer.workload.message)]
+        runs = [run for peer in unchanged for run in peer.quiet_runs]
+        warm = [run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs]
+        cold = [run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs]
+        self.memcpy_seconds = median_of(warm)
+        self.cold_copy_seconds = None  # of views, which copy nothing
+        if self.readers_own_a_copy:
+            self.cold_copy_seconds = median_of(cold)
+
+    def _read_environments(self) -> None:
+        # Records without an ok run were measured nowhere.
+        measured = [r for r in self.records if any(run.status == "ok" for run in r.runs)]
+        self.environments: list[dict[str, Any]] = [r.environments.get("0", {}) for r in measured]
         environment = self.environments[0] if self.environments else {}
         versions = environment.get("versions") or {}
         # Results are combined over campaigns only if these are equal; None: unknown.
-        self.code = environment.get("clock_code"), versions.get("ray"), versions.get("torch")
+        self.code = (environment.get("clock_code"), versions.get("ray"), versions.get("torch"))
 
     def _choose_runs(self) -> tuple[str, list[Run], str | None]:
         """Return the status, the shown runs (without ok ones: the failed or skipped), and why others are not shown."""
@@ -116,52 +121,94 @@ class Result:
         if not self.ok_runs:
             failed = [run for run in others if run.status == "failed"]
             return ("failed", failed, reason) if failed else ("skipped", others, reason)
-        quiet, disturbance = (
-            [run for run in self.quiet_runs if run.status == "ok"],
-            self.ok_runs[0].disturbance,
-        )
+        quiet = [run for run in self.quiet_runs if run.status == "ok"]
+        if not quiet:
+            return self._choose_disturbed_runs()
         settled = [run for run in quiet if run.settled is not False]
+        if not settled:
+            return NOT_SETTLED, [], explain_not_settled(quiet[-1])
+        if reason:
+            reason = f"{len(others)} of {len(self.planned_runs)} runs {reason}"
+        return "ok", settled, reason
+
+    def _choose_disturbed_runs(self) -> tuple[str, list[Run], str | None]:
+        """Choose as `_choose_runs` if each run was disturbed: the last attempt of those that cannot be repeated."""
+        disturbance = self.ok_runs[0].disturbance
+        exhausted = [planned for planned in self.ok_planned_runs if planned.is_exhausted]
+        last_attempts = [planned.ok_attempts[-1] for planned in exhausted]
+        settled = [run for run in last_attempts if run.settled is not False]
         if settled:
-            return "ok", settled, reason and f"{len(others)} of {len(self.runs)} runs {reason}"
-        if quiet:
-            return NOT_SETTLED, [], (f"{NOT_SETTLED}: after {quiet[-1].warmup_iterations} untimed iterations, the "
-                "times still changed or the page faults still fell: give --warmup a larger number")  # fmt: skip
-        return DISTURBED, [], (f"{DISTURBED}: none of {len(self.ok_runs)} runs counts, as {disturbance}: measure "
-                "again on an idle machine, or with --allow-disturbed")  # fmt: skip
+            return (
+                "ok",
+                settled,
+                (
+                    f"each run and its repetitions were {DISTURBED} ({disturbance}). They count, because there are no "
+                    "others, but are not ranked: measure again on an idle machine"
+                ),
+            )
+        count = len(self.ok_planned_runs)
+        repetitions = len(self.ok_runs) - count
+        subject = "the run does not count" if count == 1 else f"none of {count} runs counts"
+        if repetitions:
+            subject += f" (repeated {repetitions} times)"
+        return (
+            DISTURBED,
+            [],
+            (
+                f"{DISTURBED}: {subject}, as {disturbance}: measure again on an idle machine, or with --allow-disturbed"
+            ),
+        )
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Return whether its runs count although they were disturbed, because it has no others. It is not ranked."""
+        if self.status != "ok" or self.allows_disturbed:
+            return False
+        return all(run.disturbance for run in self.shown_runs)
+
+    @property
+    def quiet_count(self) -> int:
+        """Return how many of the shown runs nothing disturbed."""
+        return sum(not run.disturbance for run in self.shown_runs)
+
+    @property
+    def can_be_ranked(self) -> bool:
+        """Return whether it has enough quiet runs for a verdict."""
+        return self.status == "ok" and self.quiet_count >= MIN_RUNS
 
     def copy_shares(self, reduce: Callable[[Sequence[float]], float]) -> list[float]:
         """Return the median iteration of each run that measured copies / the least time of copies of all messages."""
-        is_serial = self.transport.requirements.single_process or len(
-            self.flow.edges
-        ) == self.flow.path_length(max)
+        is_chain = len(self.flow.edges) == self.flow.path_length(max)
+        is_serial = self.transport.requirements.single_process or is_chain
         shares = []
         for run in self.shown_runs:
-            all_cores = [] if is_serial else run.memcpy_all_cores_seconds  # actors can copy at once
-            passes = [run.memcpy_before_seconds + run.memcpy_after_seconds, all_cores]
-            if run.seconds and any(passes):
-                shares.append(
-                    float(np.median(run.seconds))
-                    / min(reduce(seconds) for seconds in passes if seconds)
-                )
+            passes = [run.memcpy_before_seconds + run.memcpy_after_seconds]
+            if not is_serial:  # actors can copy at once
+                passes.append(run.memcpy_all_cores_seconds)
+            copies = [reduce(seconds) for seconds in passes if seconds]
+            if run.seconds and copies:
+                shares.append(float(np.median(run.seconds)) / min(copies))
         return shares
 
     def _explain_impossible(self) -> str | None:
         """Return why readers that own a copy cannot have got it in so little time; None if they can."""
-        runs, edges, shares = self.shown_runs, self.flow.edges, self.copy_shares(min)
+        runs = self.shown_runs
+        shares = self.copy_shares(min)
         # The machine may have been slower while the memcpy time of one run was measured, so each must be too fast.
-        if not MIN_RUNS <= len(runs) == len(shares) or not all(
-            run.readers_own_a_copy for run in runs
-        ):
+        is_known = MIN_RUNS <= len(runs) == len(shares)
+        if not is_known or not all(run.readers_own_a_copy for run in runs):
             return None
         # Several readers that copy a message at once may read it from memory only once.
-        written, read = (
-            sum(edge.bytes for edge in some)
-            for some in (edges, {e.source: e for e in edges}.values())
-        )
+        messages = {edge.source: edge for edge in self.flow.edges}
+        written = sum(edge.bytes for edge in self.flow.edges)
+        read = sum(edge.bytes for edge in messages.values())
         share = max(shares) * 2 * written / max(1, read + written)
-        return None if share >= MIN_SHARE else (
+        if share >= MIN_SHARE:
+            return None
+        return (
             f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its bytes, by "
-            f"{1 - share:.0%} or more: find out which bytes were not copied")  # fmt: skip
+            f"{1 - share:.0%} or more: find out which bytes were not copied"
+        )
 
     def seconds_of(self, run: Run) -> float:
         """Return a run's median time per iteration, in seconds."""
@@ -169,9 +216,8 @@ class Result:
 
     def _group_means(self, run: Run) -> list[float]:
         """Return the time of each group of a run divided by its size, in seconds per iteration."""
-        if (
-            not run.group_seconds
-        ):  # without --check-every and --in-flight, each iteration is a group
+        # Without --check-every and --in-flight, each iteration is a group.
+        if not run.group_seconds:
             return run.seconds
         sizes = [self.check_every] * len(run.group_seconds)
         sizes[-1] = len(run.seconds) - sum(sizes[:-1])  # the last group can be smaller
@@ -192,8 +238,10 @@ class Result:
 
     @property
     def times_memcpy(self) -> float | None:
-        """Return time / memcpy time; None for views, because they copy nothing."""
-        return self.multiple_of(self.memcpy_seconds) if self.readers_own_a_copy else None
+        """Return time / memcpy time; None for views, which copy nothing, and for the reference itself."""
+        if not self.readers_own_a_copy or self.transport.label == REFERENCE:
+            return None
+        return self.multiple_of(self.memcpy_seconds)
 
     def multiple_of(self, reference_seconds: float | None) -> float | None:
         return self.typical_seconds / reference_seconds if reference_seconds else None
@@ -201,25 +249,26 @@ class Result:
     @property
     def peak_memory_bytes(self) -> int:
         """Return the largest sum over the processes of a run."""
-        sums = [
-            sum(cost.peak_memory_bytes or 0 for cost in run.processes.values())
-            for run in self.shown_runs
-        ]
+        sums = []
+        for run in self.shown_runs:
+            sums.append(sum(cost.peak_memory_bytes or 0 for cost in run.processes.values()))
         return max(sums, default=0)
 
     @property
     def faults_per_iteration(self) -> float | None:
         """Return the page faults of all processes together; None if they are unknown."""
         counts = [cost.minor_faults for run in self.shown_runs for cost in run.processes.values()]
-        return (
-            None if None in counts or not counts else sum(filter(None, counts)) / len(self.seconds)
-        )
+        return self._mean_per_iteration(counts) if counts else None
 
     @property
     def cpu_seconds_per_iteration(self) -> float | None:
         """Return the CPU time of all processes together; None if it is unknown for a run."""
-        seconds = [run.cpu_seconds for run in self.shown_runs]
-        return None if None in seconds else sum(filter(None, seconds)) / len(self.seconds)
+        return self._mean_per_iteration([run.cpu_seconds for run in self.shown_runs])
+
+    def _mean_per_iteration(self, amounts: Sequence[float | None]) -> float | None:
+        """Return the sum of amounts / the number of iterations; None if an amount is unknown."""
+        known = [amount for amount in amounts if amount is not None]
+        return sum(known) / len(self.seconds) if len(known) == len(amounts) else None
 
     @property
     def overhead_share(self) -> float | None:
@@ -228,62 +277,39 @@ class Result:
         return null_seconds / self.typical_seconds if null_seconds else None
 
 
+def find_transport(record: Record) -> Transport:
+    """Return the transport of a record; raise RecordError if this version does not have it."""
+    label = f"{record.configuration.runtime} {record.configuration.transport}"
+    if label not in TRANSPORTS:
+        raise RecordError(f"this version has no transport {label}: leave its record out")
+    return TRANSPORTS[label]
+
+
+def explain_not_settled(run: Run) -> str:
+    return (
+        f"{NOT_SETTLED}: after {run.warmup_iterations} untimed iterations, the times still changed or the page faults "
+        "still fell: give --warmup a larger number"
+    )
+
+
 def group_results(records: Iterable[Record]) -> list[Result]:
     """Return the results in the order of the catalogue. Flags that are not in it follow their transport."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
-        key = (
-            record.table,
-            record.workload,
-            record.configuration,
-            record.traced,
-            any(run.pair for run in record.runs),
-        )
+        is_paired = any(run.pair for run in record.runs)
+        key = (record.table, record.workload, record.configuration, record.traced, is_paired)
         if record.runs:
             groups.setdefault(key, []).append(record)
     order = {name: position for position, name in enumerate(CONFIGURATIONS)}
-    results = map(Result, groups.values())
-    return sorted(
-        results,
-        key=lambda r: (order.get(r.name, order.get(r.transport.label, len(order))), r.label),
-    )
+
+    def position_of(result: Result) -> tuple[int, str]:
+        of_transport = order.get(result.transport.label, len(order))
+        return order.get(result.name, of_transport), result.label
+
+    return sorted(map(Result, groups.values()), key=position_of)
 
 
 def median_of(samples: Iterable[Sequence[float]]) -> float | None:
     """Return the median of the samples of all runs together; None if there are none."""
     values = [*chain(*samples)]
     return float(np.median(values)) if values else None
-
-
-def warnings(result: Result) -> list[str]:
-    """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
-    lines = []
-    for run in (run for run in result.runs if run.seconds):
-        if disturbance := run.disturbance:
-            lines.append(
-                f"{disturbance} during the run: close other programs, and repeat it with --runs 5"
-            )
-        before, after = (
-            min(passes, default=0)
-            for passes in (run.memcpy_before_seconds, run.memcpy_after_seconds)
-        )
-        if (
-            min(before, after) > MIN_DRIFT_SECONDS
-            and max(before / after, after / before) > MAX_DRIFT
-        ):
-            lines.append(f"the memcpy time changed from {before * 1e3:.3g} to {after * 1e3:.3g} ms during the run, so "
-                         "the speed of the machine changed: repeat it with --runs 5")  # fmt: skip
-    if not result.seconds:
-        return [*lines, str(result.failure)] if result.status == NOT_SETTLED else lines
-    if result.spilled_bytes:
-        lines.append(f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
-                     "--object-store-bytes")  # fmt: skip
-    if (result.overhead_share or 0) > MAX_OVERHEAD:
-        lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (as over a null "
-                     "transport): the transport itself is faster")  # fmt: skip
-    share = min(result.copy_shares(np.median), default=1)
-    if result.readers_own_a_copy and share < MIN_SHARE:
-        lines.append(f"the median iteration of a run takes {share:.2f} times the memcpy time of the same run: "
-                     "the machine was slower while memcpy was measured, or one copy serves several readers; repeat "
-                     "it on an idle machine")  # fmt: skip
-    return lines

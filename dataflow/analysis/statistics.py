@@ -25,15 +25,18 @@ class Ratio:
     runs: int  # of the side that has fewer
     interval: tuple[float, float] | None = None  # of 95 %
     p: float = math.nan  # the probability that two equal configurations differ at least as much
-    detectable: float | None = (
-        None  # the smallest slowdown (0.05: by 5 %) that nine of ten comparisons would find
-    )
+    # The smallest slowdown (0.05: by 5 %) that nine of ten comparisons would find.
+    detectable: float | None = None
+    is_disturbed: bool = False  # a side has disturbed runs only, so there is no verdict
 
     @property
     def verdict(self) -> str:
         """Return "faster", "slower", NO_DIFFERENCE, TOO_NOISY, or that there are too few runs."""
+        if self.is_disturbed:
+            return "disturbed: no verdict"
         if self.interval is None:
-            return f"{'one run' if self.runs == 1 else f'{self.runs} runs'}: no verdict"
+            runs = "one run" if self.runs == 1 else f"{self.runs} runs"
+            return f"{runs}: no verdict"
         if self.p >= SIGNIFICANCE:
             return NO_DIFFERENCE if self.interval[0] <= 1 <= self.interval[1] else TOO_NOISY
         return "slower" if self.value > 1 else "faster"

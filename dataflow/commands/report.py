@@ -17,7 +17,7 @@ from typing import Any
 from common.record import find_newest
 from dataflow.errors import RecordError
 from dataflow.plan.command_line import OneLineParser
-from dataflow.plan.options import RESULTS
+from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
 
 ROOT = RESULTS.parent
@@ -74,12 +74,28 @@ def write_charts(built: Sequence[Any], folder: Path) -> list[Path]:
     return written
 
 
+def published_elsewhere() -> list[Any]:
+    """Return the results of pages that are not in results/published: campaigns, and the agreement of the scripts."""
+    from dataflow.analysis.result import group_results
+
+    folders = [CAMPAIGNS, RESULTS / "evidence" / "agreement" / "suite"]
+    return group_results(files.load_all([folder for folder in folders if folder.exists()]))
+
+
+def commits_of(results: Sequence[Any]) -> set[str]:
+    """Return the known commits of results."""
+    environments = [environment for result in results for environment in result.environments]
+    commits = {environment.get("git_commit") for environment in environments}
+    return {commit for commit in commits if commit}
+
+
 def main(argv: Sequence[str]) -> int:
     """Return 0, or 1 if a result is impossible."""
     arguments = parse_command(argv)
     from dataflow.analysis.comparison import check_one_machine  # imports take time, as in run.py
     from dataflow.analysis.result import group_results
     from dataflow.report import render
+    from dataflow.report.code_age import update_ages
     from dataflow.report.pages import page_sections
     from dataflow.report.sections import sections
 
@@ -93,6 +109,8 @@ def main(argv: Sequence[str]) -> int:
         check_one_machine(
             results, several_boots=is_published
         )  # its tables name the number of boots
+    if arguments.publish:
+        update_ages({*commits_of(results), *commits_of(published_elsewhere())}, ROOT)
     built = sections(results)
     of_pages = page_sections(results) if arguments.publish else []
     try:

@@ -8,7 +8,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataflow.analysis.result import Result, warnings
+from dataflow.analysis.result import Result
+from dataflow.analysis.warnings import warnings
 from dataflow.errors import RecordError
 from dataflow.flows.flow import Flow
 from dataflow.records.schema import Record

@@ -15,9 +15,9 @@ from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE, SIMPLEST
 from dataflow.flows.catalogue import FLOWS
-from dataflow.records.machine import machine_line
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
+from dataflow.report.provenance import provenance
 from dataflow.report.sentences import format_time
 from dataflow.report.tables import (
     Column,
@@ -169,45 +169,6 @@ def choose_rows(
         group.sort(key=lambda p: results[p].typical_seconds if results[p].seconds else inf)
         importance |= {p: (not is_kept(results[p]), rank) for rank, p in enumerate(group)}
     return sorted(sorted(importance, key=lambda p: importance[p])[:MAX_PAGE_ROWS])
-
-
-def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list[str]:
-    """Return the machines and versions, and last the boots, the runs, and the commits, with the days or campaigns."""
-    environments = [environment for result in results for environment in result.environments]
-    shared = {key: " or ".join(sorted({str(e.get(key)) for e in environments}))
-              for key in ("cpu_model", "kernel") if campaigns}  # fmt: skip
-    machines = sorted({machine_line(environment | shared) for environment in environments})
-    boots, kernels = (
-        len({environment.get(key) for environment in environments}) for key in ("boot", "kernel")
-    )
-    changed = " with changes that are not committed"
-    names = [
-        (e.get("git_commit") or "unknown")[:10] + (changed if e.get("git_dirty") else "")
-        for e in environments
-    ]
-    commits = ", ".join(dict.fromkeys(names if campaigns else sorted(names)))  # as the campaigns
-    runs = tables.format_range([len(r.run_seconds) for r in results], digits=9)
-    ok_runs = [run for result in results for run in result.ok_runs]
-    verb = (
-        "Counted, although"
-        if any(result.allows_disturbed for result in results)
-        else "Left out, because"
-    )
-    left_out = {
-        f"{verb} they were disturbed": sum(bool(run.disturbance) for run in ok_runs),
-        "Left out, because their times had not settled": sum(
-            run.settled is False for run in ok_runs
-        ),
-    }
-    notes = "".join(
-        f"{reason}: {count} of {len(ok_runs)} runs. " for reason, count in left_out.items() if count
-    )
-    if campaigns:
-        return [*machines, f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
-                f"Runs per configuration and campaign: {runs}. {notes}Commit {commits}."]  # fmt: skip
-    days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
-    return [*machines, f"Boots: {boots}. Runs per configuration: {runs}. {notes}"
-            f"Measured on {' and '.join(days)}, commit {commits}."]  # fmt: skip
 
 
 def draw_dots(

@@ -1,6 +1,6 @@
 """Say in sentences which configurations are faster, by how much, and how sure that is."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
@@ -8,62 +8,170 @@ from dataflow.analysis.statistics import MIN_RUNS, NO_DIFFERENCE, UNRANKED, Rati
 from dataflow.report import tables
 from dataflow.report.tables import Column, digits_of, format_ends, format_faults, format_significant
 
+COUNTS = {1: "One run", 2: "Two runs"}
+RANK_QUICK = f'make quick FLAGS="--runs {MIN_RUNS}"'
+
 
 def describe_pair(pair: Pair) -> str:
     """Return how many times as fast the new configuration is as the old one, and how sure that is."""
-    old, new, ratio = pair.old, pair.new, pair.ratio
+    old, new = pair.sides
+    ratio = pair.ratio
     if old.work != new.work:
-        texts = [
-            f"{r.label} takes {format_time(r)} where {tables.readers_of(r)}" for r in (new, old)
-        ]
-        return f"{', and '.join(texts)}: different work, so there is no factor."
+        takes = f"{describe_takes(new)}, and {describe_takes(old)}"
+        return f"{takes}: different work, so there is no factor."
+    if not (old.can_be_ranked and new.can_be_ranked):
+        return f"{describe_times(pair)}. {explain_no_ranking([new, old])}: no verdict."
     is_slower = ratio.value > 1
     times, ends = format_ratio(ratio, invert=not is_slower)
-    interval = (
-        f"95 % interval {ends}"
-        if ratio.interval
-        else f"no interval: give --runs {MIN_RUNS} or more"
-    )
     factor = f"{times} times as {'long' if is_slower else 'fast'}"
+    interval = f"95 % interval {ends}"
     if ratio.verdict in UNRANKED:
         preposition = "from" if ratio.verdict == NO_DIFFERENCE else "against"
         missed = f"a difference below {ratio.detectable:.0%} would be missed"
-        return f"{new.label} {ratio.verdict} {preposition} {old.label} ({factor}, {interval}; {missed})."
-    return f"{new.label} {'takes' if is_slower else 'is'} {factor} as {old.label} ({interval})."
+        verdict = f"{new.label} {ratio.verdict} {preposition} {old.label}"
+        return f"{verdict} ({factor}, {interval}; {missed})."
+    verb = "takes" if is_slower else "is"
+    return f"{new.label} {verb} {factor} as {old.label} ({interval})."
+
+
+def describe_takes(result: Result) -> str:
+    return f"{result.label} takes {format_time(result)} where {tables.readers_of(result)}"
+
+
+def describe_times(pair: Pair) -> str:
+    """Return both times, as "graph shm: 38 ms, store refs: 240 ms"."""
+    times = [f"{side.label}: {format_time(side)}" for side in (pair.new, pair.old)]
+    return ", ".join(times)
+
+
+def compare_with_first(results: Sequence[Result]) -> list[str]:
+    """Return a sentence per configuration that compares it with the first one, or says why it cannot.
+
+    The first one is the baseline even if it has no time. A configuration with other messages is not compared.
+    """
+    baseline, *others = results
+    if baseline.status != "ok":
+        return [
+            f"Not compared with {baseline.label}, because it has no result: {baseline.failure}."
+        ]
+    sentences = []
+    for result in others:
+        if result.status != "ok":
+            reason = f"{result.failure or result.status}"
+            sentences.append(f"{result.label} has no result to compare: {reason}.")
+        elif result.workload.edges != baseline.workload.edges:
+            sentences.append(f"{result.label} sends other messages than {baseline.label}.")
+        elif result.label != baseline.label:
+            sentences.append(describe_pair(Pair(baseline, result)))
+    return sentences
 
 
 def describe_fastest(results: Sequence[Result]) -> str:
-    """Return the fastest configuration of each kind of readers, with one copying thread, and which are not ranked."""
-    sentences, transports = [], find_transports(results) or [r for r in results if r.status == "ok"]
+    """Return the fastest configuration of each kind of readers, with one copying thread, and which are not ranked.
+
+    Without enough quiet runs, it is only the lowest time, and the sentence says that this is no ranking.
+    """
+    timed = [result for result in results if result.status == "ok"]
+    groups = group_by_readers(timed)
+    unranked = [result for result in results if result.status in UNCOUNTED]
+    if is_ranking_possible(groups.values()):
+        sentences = [rank_group(readers, group) for readers, group in groups.items()]
+        for group in groups.values():
+            if len(group) > 1:
+                unranked += [result for result in group if not result.can_be_ranked]
+    else:
+        sentences = [*describe_lowest_times(groups)]
+        sentences.append(f"{explain_no_ranking(timed)}: not a ranking")
+        sentences.append(f"For a ranking: {command_for_ranking(results)}")
+    if unranked:
+        names = [f"`{result.label}` ({explain_unranked(result)})" for result in unranked]
+        sentences.append(f"Not ranked: {', '.join(names)}")
+    return " ".join(f"{sentence}." for sentence in sentences)
+
+
+def group_by_readers(timed: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the transports with one copying thread by what readers get, the fastest first."""
+    transports = find_transports(timed) or timed
+    groups: dict[str, list[Result]] = {}
     for readers in tables.READER_GROUPS:
         group = [r for r in transports if tables.readers_of(r) == readers and r.threads == 1]
         if group:
-            best, *others = sorted(group, key=lambda result: result.typical_seconds)
-            text = f"If {readers}, `{best.label}` {'is the fastest with' if others else 'takes'} {format_time(best)}"
-            equal = [other for other in others if Pair(best, other).ratio.verdict in UNRANKED]
-            names = " and ".join(f"`{other.label}` ({format_time(other)})" for other in equal)
-            sentences.append(
-                f"{text}; these runs do not tell it apart from {names}" if names else text
-            )
-    if left_out := [
-        f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED
-    ]:
-        sentences.append(f"Not ranked: {', '.join(left_out)}")
-    return " ".join(f"{sentence}." for sentence in sentences)
+            groups[readers] = sorted(group, key=lambda result: result.typical_seconds)
+    return groups
+
+
+def is_ranking_possible(groups: Collection[Sequence[Result]]) -> bool:
+    """Return whether two configurations of a group have enough quiet runs, or there is nothing to rank."""
+    counts = [sum(result.can_be_ranked for result in group) for group in groups]
+    return max(counts, default=0) > 1 or all(len(group) == 1 for group in groups)
+
+
+def rank_group(readers: str, group: Sequence[Result]) -> str:
+    """Return the fastest of the configurations that have enough quiet runs, and those that may be as fast."""
+    ranked = [result for result in group if result.can_be_ranked]
+    if len(ranked) < 2:
+        best = (ranked or group)[0]
+        return f"If {readers}, `{best.label}` takes {format_time(best)}"
+    best, *others = ranked
+    among = "" if best is group[0] else "of those that can be ranked, "
+    text = f"If {readers}, {among}`{best.label}` is the fastest with {format_time(best)}"
+    equal = [other for other in others if Pair(best, other).ratio.verdict in UNRANKED]
+    if not equal:
+        return text
+    names = " and ".join(f"`{other.label}` ({format_time(other)})" for other in equal)
+    return f"{text}; these runs do not tell it apart from {names}"
+
+
+def describe_lowest_times(groups: dict[str, list[Result]]) -> Iterator[str]:
+    """Yield the configuration with the lowest time of each kind of readers."""
+    for readers, group in groups.items():
+        condition = "" if len(groups) == 1 else f" if {readers}"
+        best = group[0]
+        yield f"Lowest time{condition}: `{best.label}`, {format_time(best)}"
+
+
+def explain_no_ranking(results: Sequence[Result]) -> str:
+    """Return how many runs there are, and how many of them were disturbed: "One run each, 7 of 7 disturbed"."""
+    counts = {len(result.run_seconds) for result in results}
+    fewest = min(counts)
+    runs = f"{fewest} to {max(counts)} runs"
+    if len(counts) == 1:
+        runs = COUNTS.get(fewest, f"{fewest} runs")
+    text = f"{runs} each"
+    every = sum(len(result.shown_runs) for result in results)
+    disturbed = every - sum(result.quiet_count for result in results)
+    return f"{text}, {disturbed} of {every} disturbed" if disturbed else text
+
+
+def command_for_ranking(results: Sequence[Result]) -> str:
+    """Return what to do for a ranking: the command for the suite of `make quick`, the flag for others."""
+    if any(record.suite == "quick" for result in results for record in result.records):
+        return RANK_QUICK
+    return f"give --runs {MIN_RUNS} or more, on an idle machine"
+
+
+def explain_unranked(result: Result) -> str:
+    """Return why a result has no place in a ranking."""
+    if result.status != "ok":
+        return result.status
+    if result.is_disturbed:
+        return "disturbed"
+    count = result.quiet_count
+    return "one quiet run" if count == 1 else f"{count} quiet runs"
 
 
 def format_time(result: Result) -> str:
     """Return the time in milliseconds, with its 95 % interval if there are enough runs."""
-    text, interval = f"{tables.format_typical(result)} ms", tables.format_interval(result)
+    text = f"{tables.format_typical(result)} ms"
+    interval = tables.format_interval(result)
     return text if interval == "-" else f"{text} ({interval})"
 
 
 def format_times_as_fast(result: Result, baseline: Result | None) -> str:
     """Return how many times as fast a result is as the baseline, and the 95 % interval; "-" if their work differs."""
-    if baseline is None or (result.check_every, result.work) != (
-        baseline.check_every,
-        baseline.work,
-    ):
+    if baseline is None or result.check_every != baseline.check_every:
+        return "-"
+    if result.work != baseline.work:
         return "-"
     if result is baseline:
         return "1"
@@ -73,26 +181,26 @@ def format_times_as_fast(result: Result, baseline: Result | None) -> str:
 
 def format_ratio(ratio: Ratio, invert: bool = False) -> tuple[str, str]:
     """Return a ratio, or its inverse, and its 95 % interval; "-" for too few runs."""
+    value = ratio.value
     ends = ratio.interval
-    if invert and ends:
-        ends = (1 / ends[1], 1 / ends[0])
-    return format_significant(
-        1 / ratio.value if invert else ratio.value, digits_of(ends)
-    ), format_ends(ends)
+    if invert:
+        value = 1 / value
+        if ends:
+            ends = (1 / ends[1], 1 / ends[0])
+    return format_significant(value, digits_of(ends)), format_ends(ends)
 
 
 def format_times(pair: Pair) -> str:
     """Return both times in ms, with as many digits."""
     digits = max(digits_of(tables.milliseconds_interval(side)) for side in pair.sides)
-    return " → ".join(
-        tables.format_milliseconds(side.typical_seconds, digits) for side in pair.sides
-    )
+    old, new = (tables.format_milliseconds(side.typical_seconds, digits) for side in pair.sides)
+    return f"{old} → {new}"
 
 
 PAIR_COLUMNS = (
     Column("ms per iteration", format_times),
     Column("times as fast", lambda pair: format_ratio(pair.ratio, invert=True)[0]),
-    Column("95 % interval", lambda pair: format_ratio(pair.ratio, invert=True)[1]),
+    Column("95 % interval", lambda pair: format_ratio(pair.ratio, invert=True)[1], 1),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
     Column("page faults per iteration", lambda pair: " → ".join(map(format_faults, pair.sides)), 3),
 )

@@ -11,7 +11,8 @@ from dataflow.analysis.stages import iteration_seconds
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.schema import Run
 from dataflow.report.charts import Chart, Mark
-from dataflow.report.sections import Group, Table, memcpy_lines, provenance, title_of
+from dataflow.report.provenance import provenance
+from dataflow.report.sections import Group, Table, memcpy_lines, title_of
 from dataflow.report.tables import (
     Column,
     format_milliseconds,

@@ -6,18 +6,19 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
-from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds
+from dataflow.analysis.comparison import Pair, find_transports
+from dataflow.analysis.links import crossings_of, link_seconds
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
+from dataflow.report.provenance import provenance
 from dataflow.report.sections import (
     Group,
     Table,
     draw_dots,
     find_finding,
     is_baseline,
-    provenance,
     title_of,
 )
 from dataflow.report.sentences import PAIR_COLUMNS, describe_fastest, format_times_as_fast

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dataflow.analysis.comparison import link_seconds
+from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.analysis.statistics import interval
 from dataflow.analysis.workload import label_of
@@ -177,8 +177,14 @@ def order_by_readers(results: Sequence[Result]) -> list[Result]:
 
 def marked_label(result: Result) -> str:
     """Return the label with what readers must know about it, for example that it is no transport."""
-    label = result.label + (" (spilled to disk)" if result.spilled_bytes else "")
-    return f"{label} (reference)" if result.transport.label == REFERENCE else label
+    label = result.label
+    if result.spilled_bytes:
+        label += " (spilled to disk)"
+    if result.is_disturbed:
+        label += " (disturbed)"
+    if result.transport.label == REFERENCE:
+        label += " (reference)"
+    return label
 
 
 def label_without_layout(result: Result) -> str:

@@ -4,8 +4,13 @@ import msgspec
 import pytest
 from made_records import make_record, make_run
 
-from dataflow.analysis.result import Result, group_results, warnings
+from dataflow.analysis.attempts import ALL_ATTEMPTS
+from dataflow.analysis.comparison import Pair
+from dataflow.analysis.result import Result, group_results
+from dataflow.analysis.warnings import warnings
+from dataflow.measure.supervisor import MAX_REPEATS
 from dataflow.records.schema import Edge, NodeCosts, ProcessCost, Run, record_edges
+from dataflow.report.provenance import provenance
 from dataflow.report.sections import Group
 
 
@@ -95,6 +100,46 @@ def test_disturbed_and_unsettled_runs_do_not_count_unless_all_records_allow_it(
     allowed = make_record("refs", left_out, arguments={"allow_disturbed": True})
     assert Result([allowed]).run_seconds == allowed_seconds
     assert Result([allowed, make_record("refs", [1.0], left_out)]).run_seconds == [1.0]
+
+
+def attempts(order, *cores, seconds=9.0):
+    """Return a run and its repetitions: all have the same position."""
+    return [make_run([seconds], order=order, other_cores=used) for used in cores]
+
+
+def test_a_run_that_was_disturbed_as_often_as_it_is_repeated_counts_if_there_is_no_other():
+    result = make_result(*attempts(0, 1.0, 1.1, 1.2), *attempts(5, 2.0, 2.1))
+    assert (result.status, result.run_seconds, result.is_disturbed) == ("ok", [9.0], True)
+    assert not result.can_be_ranked
+    assert "are not ranked: measure again on an idle machine" in result.failure
+    assert "verdict" in Pair(result, make_result([1.0], [1.1], [1.2])).ratio.verdict
+    assert Pair(result, result).ratio.interval is None
+
+
+def test_a_disturbed_run_never_counts_where_a_quiet_one_exists():
+    result = make_result(*attempts(0, 1.0, 1.1, 1.2), *attempts(5, 0.0, seconds=2.0))
+    assert (result.run_seconds, result.is_disturbed) == ([2.0], False)
+
+
+def test_a_run_and_its_repetitions_are_one_run():
+    result = make_result(*attempts(3, 1.0, 0.0), *attempts(5, 1.0, 1.0))
+    assert [len(planned.attempts) for planned in result.planned_runs] == [2, 2]
+    (notes,) = [line for line in provenance([result]) if "Boots" in line]
+    assert "Measured again, because they were disturbed: 2 of 2 runs." in notes
+    assert "Left out, because they were disturbed: 1 of 2 runs." in notes
+    left_out = make_result(*attempts(3, 1.0, 1.0), *attempts(5, 1.0, 1.0))
+    assert "none of 2 runs counts (repeated 2 times), as other programs" in left_out.failure
+    allowed = make_record("refs", *attempts(0, 1.0, 1.0), arguments={"allow_disturbed": True})
+    assert len(Result([allowed]).planned_runs) == 2  # nothing was repeated
+
+
+def test_a_run_is_repeated_as_often_as_its_attempts_are_counted():
+    assert ALL_ATTEMPTS == 1 + MAX_REPEATS
+
+
+def test_a_reference_is_no_multiple_of_itself():
+    assert make_result([0.5], runtime="torch", transport="memcpy").times_memcpy is None
+    assert make_result([0.5]).times_memcpy == 25
 
 
 def test_numbers_per_iteration():

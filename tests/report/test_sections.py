@@ -5,9 +5,10 @@ import re
 import pytest
 from made_records import make_record, make_run, make_sweep
 
-from dataflow.analysis.result import group_results
+from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import suites
 from dataflow.report.sections import find_tables, sections
+from dataflow.report.sentences import compare_with_first
 
 
 def build(*records):
@@ -47,7 +48,8 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
         "the producer writes in place, `graph mapped --copy-out` takes 50 ms (48 to 53)."
         in written_in_place
     )
-    assert "readers get a view, `graph mapped` is the fastest with 2 ms" in view
+    assert "readers get a view, `graph mapped` takes 2 ms (1.8 to 2.3)." in view
+    assert "Not ranked: `graph mapped --copy-in` (one quiet run)." in view
     factors = column(section, "times as fast as store driver-queue")
     assert factors["store driver-queue"] == "1" and factors["graph shm"].startswith("10 (")
     other_work = ("graph mapped", "graph mapped --copy-out", "torch mapped --check-every 100")
@@ -89,9 +91,9 @@ def test_a_transport_that_cannot_be_told_apart_from_the_fastest_is_named_too():
 
 
 def test_a_row_without_a_time_says_why_and_is_not_ranked():
-    disturbed = [make_run([0.001], other_cores=1.0)] * 3
+    disturbed = [make_run([0.001], other_cores=1.0, order=order) for order in range(3)]
     unsettled = [make_run([0.002], settled=False, warmup_iterations=60)]
-    failed = make_run([], status="failed", reason="reward died", processes={})
+    failed = make_run([], status="failed", reason="reward died", processes={}, order=3)
     for table, section_name, header in (
         ("configurations", "results", "ms per iteration"), ("headline", "headline", "ms per iteration"),
         ("microbenchmarks", "microbenchmarks", "µs per iteration"),
@@ -203,3 +205,79 @@ def test_the_chart_of_causes_has_the_traced_times():
         "About 60% of the time of store driver-queue is waiting: online DPO"
     )
     assert by_cause.chart.limits == {"memcpy: 20 ms": 20.0, "memcpy by all cores: 10 ms": 10.0}
+
+
+def test_one_run_each_is_no_ranking_and_says_what_would_be_one():
+    quick = {"suite": "quick", "arguments": {"allow_disturbed": True}}
+    busy = {"other_cores": 1.0}
+    records = [
+        make_record("driver-queue", make_run([0.27], **busy), **quick),
+        make_record("shm", make_run([0.038], **busy), runtime="graph", **quick),
+    ]
+    sentence = find(build(*records), "results").sentence
+    assert sentence == (
+        "Lowest time: `graph shm`, 38 ms. One run each, 2 of 2 disturbed: not a ranking. "
+        'For a ranking: make quick FLAGS="--runs 3".'
+    )
+    assert "fast" not in find(build(*records), "results").chart.title
+    own = build(make_record("refs", [0.3], [0.3]), make_record("shm", [0.1], runtime="graph"))
+    sentence = find(own, "results").sentence
+    assert "1 to 2 runs each: not a ranking. For a ranking: give --runs 3 or more" in sentence
+
+
+def test_a_configuration_with_few_runs_has_no_place_in_the_ranking_of_the_others():
+    section = find(
+        build(
+            make_record("refs", [1.0], [1.1], [0.9]),
+            make_record("bytes", [2.0], [2.1], [1.9]),
+            make_record("numpy", [0.1], [0.1]),
+        ),
+        "results",
+    )
+    assert "of those that can be ranked, `store refs` is the fastest" in section.sentence
+    assert "Not ranked: `store numpy` (2 quiet runs)." in section.sentence
+
+
+def test_a_disturbed_row_is_marked_and_not_ranked():
+    disturbed = [make_run([0.1], other_cores=1.0)] * 3  # a run and two repetitions
+    section = find(
+        build(
+            make_record("driver-queue", [1.0], [1.1], [0.9]),
+            make_record("refs", [0.5], [0.55], [0.45]),
+            make_record("shm", *disturbed, runtime="graph"),
+        ),
+        "results",
+    )
+    assert column(section, "ms per iteration")["graph shm (disturbed)"] == "100"
+    assert column(section, "x memcpy")["store refs"] == "25"
+    assert "`store refs` is the fastest" in section.sentence
+    assert "Not ranked: `graph shm` (disturbed)." in section.sentence
+    assert "each run and its repetitions were disturbed" in " ".join(section.notes)
+    assert "Counted, although they were disturbed: 1 of 7 runs." in section.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "words"),
+    [
+        ([[1.0], [1.1], [0.9]], ["graph shm is 10 times as fast as store refs"]),
+        (
+            [[1.0]],
+            ["graph shm: 100 ms (90 to 110), store refs: 1,000 ms. 1 to 3 runs each: no verdict."],
+        ),
+        (
+            [make_run([], status="failed", reason="died", processes={})],
+            ["Not compared with store refs, because it has no result: failed: died."],
+        ),
+    ],
+)
+def test_each_configuration_is_compared_with_the_first_one_or_it_is_said_why_not(baseline, words):
+    first = Result([make_record("refs", *baseline)])
+    other = Result([make_record("shm", [0.1], [0.104], [0.096], runtime="graph")])
+    third = make_run([], status="failed", reason="no space", processes={})
+    results = [first, other, Result([make_record("bytes", third)])]
+    sentences = compare_with_first(results)
+    assert len(sentences) == (2 if first.status == "ok" else 1)
+    for sentence, start in zip(sentences, words, strict=False):
+        assert sentence.startswith(start)
+    if first.status == "ok":
+        assert sentences[1] == "store bytes has no result to compare: failed: no space."

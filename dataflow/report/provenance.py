@@ -1,0 +1,102 @@
+"""Say where numbers come from: machines, boots, runs that count and that do not, commits, and the age of their code."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dataflow.analysis.result import Result
+from dataflow.records.machine import machine_line
+from dataflow.report.code_age import describe_age
+from dataflow.report.tables import format_range
+
+Environment = dict[str, Any]
+
+
+def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list[str]:
+    """Return the machines and versions, and last the boots, the runs, and the commits, with the days or campaigns."""
+    environments = [environment for result in results for environment in result.environments]
+    machines = describe_machines(environments, is_shared=bool(campaigns))
+    boots = count_different(environments, "boot")
+    counts = format_range([len(result.run_seconds) for result in results], digits=9)
+    notes = describe_left_out(results)
+    if campaigns:
+        kernels = count_different(environments, "kernel")
+        # In the order of the campaigns.
+        commits = describe_commits(environments)
+        return [
+            *machines,
+            f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
+            f"Runs per configuration and campaign: {counts}. {notes}Commit {commits}.",
+        ]
+    days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
+    commits = describe_commits(sorted(environments, key=commit_of))
+    return [
+        *machines,
+        f"Boots: {boots}. Runs per configuration: {counts}. {notes}"
+        f"Measured on {' and '.join(days)}, commit {commits}.",
+    ]
+
+
+def describe_machines(environments: Sequence[Environment], is_shared: bool) -> list[str]:
+    """Return a line per machine; of campaigns (`is_shared`), one for those that differ by processor and kernel only."""
+    shared = {}
+    if is_shared:
+        for key in ("cpu_model", "kernel"):
+            values = {str(environment.get(key)) for environment in environments}
+            shared[key] = " or ".join(sorted(values))
+    return sorted({machine_line(environment | shared) for environment in environments})
+
+
+def count_different(environments: Sequence[Environment], key: str) -> int:
+    return len({environment.get(key) for environment in environments})
+
+
+def commit_of(environment: Environment) -> str:
+    return environment.get("git_commit") or "unknown"
+
+
+def describe_commits(environments: Sequence[Environment]) -> str:
+    """Return the commits in the order of the environments, and how old the code is if that is known."""
+    names = []
+    for environment in environments:
+        name = commit_of(environment)[:10]
+        if environment.get("git_dirty"):
+            name += " with changes that are not committed"
+        names.append(name)
+    age = describe_age({commit_of(environment) for environment in environments})
+    return ", ".join(dict.fromkeys(names)) + age
+
+
+def describe_left_out(results: Sequence[Result]) -> str:
+    """Return how many runs were repeated, left out, or counted although they were disturbed.
+
+    A run and its repetitions are one run. So each count is out of the runs that were asked for and did not fail.
+    """
+    planned = [run for result in results for run in result.ok_planned_runs]
+    left_out = 0
+    counted = 0
+    unsettled = 0
+    for result in results:
+        disturbed = sum(run.is_disturbed for run in result.ok_planned_runs)
+        shown = sum(bool(run.disturbance) for run in result.shown_runs)
+        counted += shown
+        left_out += disturbed - shown
+        unsettled += count_unsettled(result)
+    counts = {
+        "Measured again, because they were disturbed": sum(run.is_repeated for run in planned),
+        "Counted, although they were disturbed": counted,
+        "Left out, because they were disturbed": left_out,
+        "Left out, because their times had not settled": unsettled,
+    }
+    texts = [f"{text}: {count} of {len(planned)} runs. " for text, count in counts.items() if count]
+    return "".join(texts)
+
+
+def count_unsettled(result: Result) -> int:
+    """Return how many runs have a quiet attempt, but none whose times had settled."""
+    count = 0
+    for planned in result.ok_planned_runs:
+        attempts = planned.quiet_attempts or planned.ok_attempts[-1:]
+        is_judged = planned.quiet_attempts or result.allows_disturbed
+        if is_judged and all(run.settled is False for run in attempts):
+            count += 1
+    return count
