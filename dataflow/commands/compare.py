@@ -22,10 +22,10 @@ from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
-from dataflow.report.campaign_tables import format_factor
+from dataflow.report.campaign_tables import format_factor, format_interval
 from dataflow.report.render import print_table
 from dataflow.report.sentences import PAIR_COLUMNS, describe_pair
-from dataflow.report.tables import Column, format_ends, format_significant, make_table
+from dataflow.report.tables import Column, format_significant, make_table
 from dataflow.units import format_bytes
 
 
@@ -103,7 +103,7 @@ def print_pairs(pairs: Sequence[Pair]) -> None:
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     """Print for each ratio of one campaign whether it lies in the interval of those that are published."""
     known, mine = (
-        {row.key: row for row in side if row.ratios and not row.is_baseline}
+        {row.key: row for row in side if row.factor.ratios and not row.is_baseline}
         for side in (published, rows)
     )
     both = [(known[key], row) for key, row in mine.items() if key in known]
@@ -112,9 +112,9 @@ def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     columns = (
         Column("configuration", lambda pair: pair[1].newest.label),
         Column("baseline", lambda pair: pair[1].baseline.label, is_text=True),
-        Column("times as fast, OLD", lambda pair: format_factor(pair[0].values)),
-        Column("of another campaign (95 %)", lambda pair: format_ends(pair[0].interval)),
-        Column("NEW", lambda pair: format_significant(pair[1].mean)),
+        Column("times as fast, OLD", lambda pair: format_factor(pair[0].factor)),
+        Column("on another boot (95 %)", lambda pair: format_interval(pair[0].factor)),
+        Column("NEW", lambda pair: format_significant(pair[1].factor.mean)),
         Column("NEW lies", lambda pair: find_place(*pair), is_text=True),
     )
     print_table(make_table(both, columns))
@@ -123,11 +123,11 @@ def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
 
 
 def find_place(published: Row, row: Row) -> str:
-    if published.interval is None:
-        return "unknown: OLD has too few campaigns"
-    low, high = published.interval
+    if published.factor.interval is None:
+        return "unknown: OLD has too few boots"
+    low, high = published.factor.interval
     other_code = ", with other code" if published.newest.code != row.newest.code else ""
-    return ("inside" if low <= row.mean <= high else "outside") + other_code
+    return ("inside" if low <= row.factor.mean <= high else "outside") + other_code
 
 
 def main(argv: Sequence[str]) -> int:

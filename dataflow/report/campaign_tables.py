@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import geometric_mean
 
-from dataflow.analysis.campaigns import MIN_CAMPAIGNS, Row, leave_one_out, predict
+from dataflow.analysis.campaigns import ENOUGH_BOOTS, MIN_BOOTS, Factor, Row, leave_one_out
 from dataflow.analysis.result import median_of
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
-from dataflow.report.sections import provenance, title_of
+from dataflow.report.provenance import provenance
+from dataflow.report.sections import title_of
 from dataflow.report.tables import (
     Column,
     Section,
@@ -25,91 +25,177 @@ def format_times(row: Row, factor: float = 1e3) -> str:
     return format_range([factor * pair.new.typical_seconds for pair in row.pairs.values()])
 
 
-def format_factor(ratios: Sequence[float]) -> str:
-    """Return the geometric mean of ratios of campaigns, marked if there are too few; "-" if there is none."""
-    text = format_significant(
-        geometric_mean(ratios) if ratios else None, digits_of(predict(ratios))
-    )
-    if not 0 < len(ratios) < MIN_CAMPAIGNS:
+def format_boots(count: int) -> str:
+    return "one boot" if count == 1 else f"{count} boots"
+
+
+def format_factor(factor: Factor) -> str:
+    """Return the geometric mean of the boots' ratios, marked if there are too few boots; "-" if there is none."""
+    count = len(factor.by_boot)
+    if not count:
+        return "-"
+    text = format_significant(factor.mean, digits_of(factor.interval))
+    return text if count >= MIN_BOOTS else f"{text} ({format_boots(count)})"
+
+
+def format_interval(factor: Factor) -> str:
+    """Return the interval, with the number of boots if they are few; "-" without one."""
+    ends = format_ends(factor.interval)
+    count = len(factor.by_boot)
+    if factor.interval is None or count >= ENOUGH_BOOTS:
+        return ends
+    return f"{ends} ({format_boots(count)})"
+
+
+def describe_factor(factor: Factor, has_boots: bool = True) -> str:
+    """Return the mean of the ratios and, if there are enough boots, the interval.
+
+    The number of boots is beside it if they are few; without `has_boots`, the sentence or header around it has that.
+    """
+    text = format_factor(factor)
+    if factor.interval is None:
         return text
-    return f"{text} ({'one campaign' if len(ratios) == 1 else f'{len(ratios)} campaigns'})"
+    ends = format_ends(factor.interval)
+    count = len(factor.by_boot)
+    if has_boots and count < ENOUGH_BOOTS:
+        ends += f", {format_boots(count)}"
+    return f"{text} ({ends})"
 
 
-def describe_factor(ratios: Sequence[float]) -> str:
-    """Return the mean of ratios and, if there are enough campaigns, the interval."""
-    interval = predict(ratios)
-    return format_factor(ratios) + (f" ({format_ends(interval)})" if interval else "")
+def describe_boots(factors: Sequence[Factor]) -> str:
+    """Return what stands beside the intervals of factors: how many boots they come from; "" if these are enough."""
+    counts = [len(factor.by_boot) for factor in factors if factor.interval]
+    if not counts or min(counts) >= ENOUGH_BOOTS:
+        return ""
+    return f"{format_range(counts)} boots"
+
+
+def format_memory(row: Row) -> str:
+    """Return the peak memory of all processes of a run in GiB, the largest of all campaigns."""
+    return format_significant(row.peak_memory_bytes / 2**30)
+
+
+def format_repeatability(row: Row) -> str:
+    """Return what multiplies and divides the ratio of the campaign that varied most."""
+    return f"×/÷ {row.repeatability:.3g}" if row.repeatability else "-"
+
+
+def format_times_memcpy(row: Row) -> str:
+    multiples = [pair.new.times_memcpy for pair in row.pairs.values()]
+    return format_significant(median_of([multiple] for multiple in multiples if multiple))
+
+
+def format_campaigns(row: Row) -> str:
+    return f"{len(row.pairs)} ({format_boots(len(row.boots))})"
 
 
 def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
+    """Return the columns of a table of campaigns; each factor has the memory that it costs beside it."""
     baseline = tables.short_label(rows[0].baseline)
     return (
         Column("configuration", lambda row: tables.short_label(row.newest)),
         Column("ms per iteration", format_times),
-        Column(f"times as fast as {baseline}", lambda row: "1" if row.is_baseline else format_factor(row.values)),
-        Column("of another campaign (95 %)", lambda row: format_ends(row.interval)),
-        Column("within a campaign (95 %)", lambda r: f"×/÷ {r.repeatability:.3g}" if r.repeatability else "-", 2),
-        Column("x memcpy", lambda row: format_significant(median_of(
-            [pair.new.times_memcpy] for pair in row.pairs.values() if pair.new.times_memcpy)), 1),
+        Column(
+            f"times as fast as {baseline}",
+            lambda row: "1" if row.is_baseline else format_factor(row.factor),
+        ),
+        Column(
+            "on another boot (95 %)",
+            lambda row: "-" if row.is_baseline else format_interval(row.factor),
+        ),
+        Column("memory GiB", format_memory),
+        Column("within a campaign (95 %)", format_repeatability, 2),
+        Column("x memcpy", format_times_memcpy, 1),
         Column("readers get", lambda row: tables.READERS.cell(row.newest), is_text=True),
-        Column("campaigns", lambda row: str(len(row.pairs)), 3),
-    )  # fmt: skip
+        Column("campaigns", format_campaigns, 3),
+    )
 
 
 def describe_campaigns(rows: Sequence[Row]) -> list[str]:
     """Return the failures, the machines, and how many campaigns, boots and kernels, with which commits."""
     names = sorted({name for row in rows for name in row.pairs})
-    measured = [(name, row.pairs[name].new) for name in names for row in rows if name in row.pairs]
-    failures = [
-        f"{name}: {result.label}: {result.failure}." for name, result in measured if result.failure
-    ]
-    return [*failures, *provenance([result for _, result in measured], names)]
+    measured = []
+    failures = []
+    for name in names:
+        for row in rows:
+            if name in row.pairs:
+                result = row.pairs[name].new
+                measured.append(result)
+                if result.failure:
+                    failures.append(f"{name}: {result.label}: {result.failure}.")
+    return [*failures, *provenance(measured, names)]
 
 
 def campaign_sections(rows: Sequence[Row]) -> list[Section]:
-    """Return a section per table and flow, and last what each campaign's ratios are beside those of the others."""
+    """Return a section per table and flow, and last what each boot's ratios are beside those of the others."""
     groups = defaultdict[tuple[str, str], list[Row]](list)
     for row in rows:
         groups[row.newest.table, row.newest.workload.flow].append(row)
-    built = []
-    for (table, _), group in groups.items():
-        group.sort(key=lambda row: (not row.is_comparable, row.mean))
-        chart = draw_factors(group) if table == "headline" else None
-        cells, title = make_table(group, columns_of(group)), title_of(group[0].newest)
-        built.append(
-            Section(f"campaign-{table}", title, "", cells, chart, describe_campaigns(group))
-        )
-    is_right = leave_one_out(rows)
-    return [*built, build_check(is_right)] if is_right else built
+    built = [build_campaign(table, group) for (table, _), group in groups.items()]
+    is_inside = leave_one_out(rows)
+    return [*built, build_check(is_inside)] if is_inside else built
+
+
+def build_campaign(table: str, rows: list[Row]) -> Section:
+    """Return the section of one table, the slowest configuration first, and views last."""
+    rows.sort(key=lambda row: (not row.is_comparable, row.factor.mean))
+    chart = draw_factors(rows) if table == "headline" else None
+    cells = make_table(rows, columns_of(rows))
+    title = title_of(rows[0].newest)
+    return Section(f"campaign-{table}", title, "", cells, chart, describe_campaigns(rows))
 
 
 def draw_factors(rows: Sequence[Row]) -> Chart | None:
-    shown = [row for row in rows if row.is_comparable and not row.is_baseline]
-    marks = [Mark(tables.short_label(row.newest), describe_factor(row.values), row.mean,
-                  *(row.interval or (row.mean, row.mean))) for row in shown]  # fmt: skip
+    """Return a chart of the factors with their intervals; None if there is none."""
+    marks = []
+    for row in rows:
+        if row.is_comparable and not row.is_baseline:
+            mean = row.factor.mean
+            low, high = row.factor.interval or (mean, mean)
+            label = describe_factor(row.factor, has_boots=False)
+            marks.append(Mark(tables.short_label(row.newest), label, mean, low, high))
     if not marks:
         return None
+    boots = describe_boots([row.factor for row in rows])
     caption = (
-        "Line: where the factor of another campaign lies with 95 % probability.",
+        f"Line: where the factor lies on another boot with 95 % probability{boots and f' ({boots})'}.",
         *describe_campaigns(rows),
     )
-    fastest, baseline = max(marks, key=lambda mark: mark.value), rows[0].baseline
-    title = f"{fastest.name} is {fastest.label} times as fast as {baseline.label}.\n"
+    baseline = rows[0].baseline
+    title = describe_fastest_factor(rows, marks) + title_of(baseline)
     axis = f"times as fast as {baseline.label} (logarithmic axis)"
-    return Chart("campaigns", title + title_of(baseline), {"": marks}, axis, {}, caption)
+    return Chart("campaigns", title, {"": marks}, axis, {}, caption)
 
 
-def build_check(is_right: Mapping[str, Mapping[Row, bool]]) -> Section:
-    """Return how many ratios of each campaign lie where the other campaigns say."""
+def describe_fastest_factor(rows: Sequence[Row], marks: Sequence[Mark]) -> str:
+    """Return the first line of the chart's title: the largest factor, if there are enough boots for an interval."""
+    if any(row.factor.interval is None for row in rows if row.is_comparable):
+        return ""
+    fastest = max(marks, key=lambda mark: mark.value)
+    return f"{fastest.name} is {fastest.label} times as fast as {rows[0].baseline.label}.\n"
+
+
+def describe_outside(is_inside: Mapping[Row, bool]) -> str:
+    """Return the ratios that are not where the other boots say, with their tables; "-" if there are none."""
+    outside = [row for row, inside in is_inside.items() if not inside]
+    names = [f"{tables.short_label(row.newest)} ({row.newest.table})" for row in outside]
+    return ", ".join(names) or "-"
+
+
+def build_check(is_inside: Mapping[str, Mapping[Row, bool]]) -> Section:
+    """Return how many ratios of each boot lie where the other boots say."""
     columns = (
-        Column("campaign that is left out", lambda item: item[0]),
+        Column("boot that is left out", lambda item: item[0]),
         Column("ratios", lambda item: str(len(item[1]))),
-        Column("inside of the interval of the others", lambda item: str(sum(item[1].values()))),
-        Column("outside (its table)", lambda item: ", ".join(
-            f"{tables.short_label(row.newest)} ({row.newest.table})" for row in item[1] if not item[1][row]) or "-",
-            is_text=True),
-    )  # fmt: skip
-    every = [right for of_campaign in is_right.values() for right in of_campaign.values()]
+        Column(
+            "inside of the interval of the other boots", lambda item: str(sum(item[1].values()))
+        ),
+        Column("outside (its table)", lambda item: describe_outside(item[1]), is_text=True),
+    )
+    every = [inside for of_boot in is_inside.values() for inside in of_boot.values()]
     share = format_significant(100 * sum(every) / len(every))
-    sentence = f"{share} % of {len(every)} ratios lie in the interval of the others."
-    return Section("campaign-check", "", sentence, make_table([*is_right.items()], columns))
+    sentence = (
+        f"{share} % of {len(every)} ratios lie in the interval of the other boots "
+        f"({format_boots(len(is_inside) - 1)} each)."
+    )
+    return Section("campaign-check", "", sentence, make_table([*is_inside.items()], columns))

@@ -7,7 +7,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from dataflow.analysis.campaigns import Row, combine, load_campaigns
-from dataflow.analysis.comparison import link_seconds, match_results
+from dataflow.analysis.comparison import match_results
+from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST, VARIANTS
 from dataflow.plan.command_line import describe_flags
@@ -20,7 +21,7 @@ from dataflow.report.campaign_tables import (
     describe_factor,
     format_times,
 )
-from dataflow.report.sections import provenance
+from dataflow.report.provenance import provenance
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.suite_tables import describe_layout
 from dataflow.report.tables import Column, Section, format_milliseconds, make_table
@@ -130,9 +131,9 @@ def build_agreement(folder: Path) -> Section:
 def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
     """Return a list of four answers: one node with copies, one node with views, several nodes, GPUs."""
     on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
-    fastest_first = sorted(on_ray, key=lambda row: -row.mean)
+    fastest_first = sorted(on_ray, key=lambda row: -row.factor.mean)
     copies = [row for row in fastest_first if row.is_comparable and not row.is_baseline]
-    times = [f"`{row.newest.name}` {describe_factor(row.values)}" for row in copies]
+    times = [f"`{row.newest.name}` {describe_factor(row.factor)}" for row in copies]
     size = format_bytes(headline[0].newest.workload.bytes_per_iteration)
     answers = [
         f"**One node** (on Ray, {size} per iteration). Times as fast as the demo's queues: {', '.join(times)}."

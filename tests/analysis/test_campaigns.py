@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from made_records import make_record, make_run, rows_of, write_campaign, write_record
 
-from dataflow.analysis.campaigns import combine, leave_one_out, load_campaigns, predict
+from dataflow.analysis.campaigns import Factor, combine, leave_one_out, load_campaigns, predict
 from dataflow.commands import compare
 from dataflow.errors import RecordError, UsageError
 from dataflow.records import machine
@@ -40,21 +40,68 @@ def write_campaigns(folder, ratios=RATIOS, code="new", view=False, **changes):
     return folder
 
 
-def test_the_interval_of_one_more_campaign_contains_it_in_19_of_20_cases():
+@pytest.mark.parametrize("campaigns_per_boot", [(1, 1, 1, 1), (1, 2, 2), (2, 5, 1)], ids=str)
+def test_the_interval_contains_the_ratio_of_another_boot_in_19_of_20_cases(campaigns_per_boot):
     generator = np.random.default_rng(0)
-    samples = np.exp(generator.normal(2, 0.3, size=(4000, 5)))
-    inside = sum(
-        low <= last <= high for *others, last in samples for low, high in [predict(others)]
-    )
-    assert 0.94 < inside / len(samples) < 0.96
-    assert predict([2.0, 3.0]) is None
+    cases = 2000
+    inside = 0
+    for _ in range(cases):
+        *known, new_boot = np.exp(generator.normal(2, 0.2, size=len(campaigns_per_boot) + 1))
+        ratios, boots = {}, {}
+        for boot, (ratio, count) in enumerate(zip(known, campaigns_per_boot, strict=True)):
+            for number in range(count):  # campaigns of one boot are nearly equal
+                name = f"{boot}-{number}"
+                ratios[name] = float(ratio * np.exp(generator.normal(0, 0.02)))
+                boots[name] = str(boot)
+        low, high = Factor(ratios, boots).interval
+        inside += low <= new_boot <= high
+    assert 0.935 < inside / cases < 0.965
+
+
+def test_two_campaigns_of_one_boot_count_once():
+    boots = {"a": "1", "b": "2", "c": "2", "d": "3"}
+    factor = Factor({"a": 2.0, "b": 4.0, "c": 9.0, "d": 3.0}, boots)
+    assert factor.by_boot == pytest.approx({"1": 2.0, "2": 6.0, "3": 3.0})
+    assert factor.mean == pytest.approx(36 ** (1 / 3))
+    assert factor.interval == pytest.approx(predict([2.0, 6.0, 3.0]))
+    two_boots = {"b": 4.0, "c": 9.0, "d": 3.0}
+    assert Factor(two_boots, boots).interval is None  # three campaigns
+
+
+def test_all_campaigns_of_a_boot_are_left_out_together(tmp_path):
+    ratios = {f"{day}-{boot}": 8.0 for day, boot in zip("123456", "abcdee", strict=True)}
+    ratios |= {"5-e": 20.0, "6-e": 20.0}
+    for name, ratio in ratios.items():
+        environment = {"clock_code": "new", "boot": name[-1], "versions": VERSIONS}
+        times = [("store driver-queue", {}, 1.0), ("graph shm", {}, 1.01 ** int(name[0]) / ratio)]
+        write_campaign(tmp_path / name, *times, environment=environment)
+    is_inside = leave_one_out(combine(load_campaigns(tmp_path)))
+    wrong_boots = [boot for boot, of_boot in is_inside.items() if not all(of_boot.values())]
+    assert (len(is_inside), wrong_boots) == (5, ["e"])
+
+
+def test_the_repeatability_is_that_of_the_campaign_that_varied_most(tmp_path):
+    for name, noise in (("1-a", 1.01), ("2-b", 1.5), ("3-c", 1.01)):
+        environment = {"clock_code": "new", "boot": name, "versions": VERSIONS}
+        for file, runtime, transport, seconds in (
+            ("0.json", "store", "driver-queue", 2.0),
+            ("1.json", "graph", "shm", 0.2),
+        ):
+            runs = [[seconds], [seconds * noise], [seconds / noise]]
+            fields = {"suite": "campaign", "table": "headline", "environment": environment}
+            record = make_record(transport, *runs, runtime=runtime, **fields)
+            write_record(tmp_path / name / file, record)
+    _, graph = combine(load_campaigns(tmp_path))
+    assert graph.repeatability > 2
 
 
 def test_ratios_are_within_a_campaign_so_the_speed_of_the_machine_does_not_count(tmp_path):
     baseline, graph = combine(load_campaigns(write_campaigns(tmp_path)))
-    assert baseline.newest.name == "store driver-queue" and {*baseline.ratios.values()} == {1.0}
-    assert graph.ratios == pytest.approx(RATIOS)
-    low, high = predict(graph.values)
+    assert baseline.newest.name == "store driver-queue" and {*baseline.factor.ratios.values()} == {
+        1.0
+    }
+    assert graph.factor.ratios == pytest.approx(RATIOS)
+    low, high = graph.factor.interval
     assert low < 7.8 and 8.4 < high < 9.5
     assert 1.02 < graph.repeatability < 1.06  # of three runs that differ by 2 %
 
@@ -78,7 +125,7 @@ def test_the_baseline_of_a_table_has_only_the_flags_that_all_share(tmp_path):
     ]
     write_campaign(tmp_path / "1-a", *times, ("store refs", shared, 4.0), table="microbenchmarks")
     rows = combine(load_campaigns(tmp_path))
-    assert {short_label(row.newest): row.mean for row in rows} == pytest.approx(
+    assert {short_label(row.newest): row.factor.mean for row in rows} == pytest.approx(
         {"store refs": 1, "store refs --retain-memory": 2, "store ref-queue": 4}
     )
 
@@ -86,7 +133,7 @@ def test_the_baseline_of_a_table_has_only_the_flags_that_all_share(tmp_path):
 def test_results_of_older_code_are_left_out(tmp_path):
     write_campaigns(tmp_path, {"2026-11-20-aaaa": 2.0}, code="old")
     _, graph = combine(load_campaigns(write_campaigns(tmp_path, {"2026-11-25-bbbb": 8.0})))
-    assert graph.ratios == pytest.approx({"2026-11-25-bbbb": 8.0})
+    assert graph.factor.ratios == pytest.approx({"2026-11-25-bbbb": 8.0})
 
 
 def test_results_of_unknown_code_are_left_out(tmp_path):
@@ -101,15 +148,17 @@ def test_a_view_is_not_divided_by_a_copy(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "factor"), [(1, "8 (one campaign)"), (2, "8.2 (2 campaigns)"), (4, "8.1")]
+    ("count", "factor"), [(1, "8 (one boot)"), (2, "8.2 (2 boots)"), (4, "8.1")]
 )
-def test_a_factor_of_few_campaigns_says_so(tmp_path, count, factor):
+def test_a_factor_of_few_boots_says_so(tmp_path, count, factor):
     section, *_ = campaign_sections(
         combine(load_campaigns(write_campaigns(tmp_path, dict([*RATIOS.items()][:count]))))
     )
     row = rows_of(section)[1]
-    assert row["times as fast as store driver-queue"] == factor and row["campaigns"] == str(count)
-    assert (row["of another campaign (95 %)"] == "-") == (count < 3)
+    assert row["times as fast as store driver-queue"] == factor
+    boots = "one boot" if count == 1 else f"{count} boots"
+    assert row["campaigns"] == f"{count} ({boots})"
+    assert row["on another boot (95 %)"].endswith("(4 boots)" if count == 4 else "-")
     assert (
         f"Campaigns: {count} (" in section.notes[-1]
         and f"boots: {count}, kernels: 1." in section.notes[-1]
@@ -135,14 +184,16 @@ def test_notes_have_the_commits_in_the_order_of_the_campaigns_and_the_runs_that_
     )
 
 
-def test_each_campaign_is_compared_with_what_the_others_predict(tmp_path):
+def test_each_boot_is_compared_with_what_the_others_predict(tmp_path):
     ratios = RATIOS | {"2026-11-28-eeee": 20.0}
     predictions = leave_one_out(combine(load_campaigns(write_campaigns(tmp_path, ratios))))
-    assert [campaign for campaign, found in predictions.items() if not all(found.values())] == [
-        "2026-11-28-eeee"
+    assert [boot for boot, is_inside in predictions.items() if not all(is_inside.values())] == [
+        "eeee"
     ]
     check = campaign_sections(combine(load_campaigns(tmp_path)))[-1]
-    assert check.sentence == "80 % of 5 ratios lie in the interval of the others."
+    assert (
+        check.sentence == "80 % of 5 ratios lie in the interval of the other boots (4 boots each)."
+    )
     assert rows_of(check)[-1]["outside (its table)"] == "graph shm (headline)"
 
 
