@@ -20,7 +20,7 @@ import random
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -313,19 +313,18 @@ def show_record(item: Item, has_all_columns: bool) -> None:
 
 def print_comparisons(suite: str, items: Sequence[Item]) -> None:
     """Print one sentence per pair: those that a suite names or, without a suite, each configuration and the first."""
-    from dataflow.analysis.comparison import Pair
     from dataflow.analysis.result import Result
     from dataflow.report.render import print_text
-    from dataflow.report.sentences import describe_pair
+    from dataflow.report.sentences import compare_named, compare_with_first
 
-    results = [Result((item.record,)) for item in items]
-    measured = [result for result in results if result.status == "ok"]
-    named = [pair for part in suites().get(suite, []) for pair in part.compare]
-    for first, other in product(measured, measured):
-        is_with_first = not suite and first.label == measured[0].label != other.label
-        is_named = [first.name, other.name] in named
-        if (is_with_first or is_named) and first.workload.edges == other.workload.edges:
-            print_text(describe_pair(Pair(first, other)))
+    # Skipped configurations are first in `items`, and the names of the files are in the given order.
+    ordered = sorted(items, key=lambda item: item.path.name)
+    results = [Result((item.record,)) for item in ordered]
+    if not suite:
+        print_text(*compare_with_first(results))
+        return
+    named = [pair for part in suites()[suite] for pair in part.compare]
+    print_text(*compare_named(results, named))
 
 
 def print_continuation(arguments: argparse.Namespace, output: Path) -> None:

@@ -1,6 +1,7 @@
 """Say in sentences which configurations are faster, by how much, and how sure that is."""
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import product
 
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
@@ -47,22 +48,40 @@ def describe_times(pair: Pair) -> str:
 def compare_with_first(results: Sequence[Result]) -> list[str]:
     """Return a sentence per configuration that compares it with the first one, or says why it cannot.
 
-    The first one is the baseline even if it has no time. A configuration with other messages is not compared.
+    The first one is the baseline even if it has no time. Several results of it, for example of a sweep, are the
+    baselines of those with the same messages.
     """
-    baseline, *others = results
-    if baseline.status != "ok":
-        return [
-            f"Not compared with {baseline.label}, because it has no result: {baseline.failure}."
-        ]
+    first = results[0]
+    baselines = {result.workload.edges: result for result in results if result.label == first.label}
     sentences = []
-    for result in others:
-        if result.status != "ok":
-            reason = f"{result.failure or result.status}"
+    for baseline in baselines.values():
+        if baseline.status != "ok":
+            reason = baseline.failure or baseline.status
+            sentences.append(
+                f"Nothing is compared with {first.label}, because it has no result: {reason}."
+            )
+    for result in results:
+        if result.label == first.label:
+            continue
+        of_equal_messages = baselines.get(result.workload.edges)
+        if of_equal_messages is None:
+            sentences.append(f"{result.label} sends other messages than {first.label}: no factor.")
+        elif result.status != "ok":
+            reason = result.failure or result.status
             sentences.append(f"{result.label} has no result to compare: {reason}.")
-        elif result.workload.edges != baseline.workload.edges:
-            sentences.append(f"{result.label} sends other messages than {baseline.label}.")
-        elif result.label != baseline.label:
-            sentences.append(describe_pair(Pair(baseline, result)))
+        elif of_equal_messages.status == "ok":
+            sentences.append(describe_pair(Pair(of_equal_messages, result)))
+    return sentences
+
+
+def compare_named(results: Sequence[Result], names: Sequence[Sequence[str]]) -> list[str]:
+    """Return a sentence for each pair of names that a suite compares, if both have a result with equal messages."""
+    measured = [result for result in results if result.status == "ok"]
+    sentences = []
+    for old, new in product(measured, measured):
+        is_named = [old.name, new.name] in [[*pair] for pair in names]
+        if is_named and old.workload.edges == new.workload.edges:
+            sentences.append(describe_pair(Pair(old, new)))
     return sentences
 
 
