@@ -15,16 +15,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from common.record import find_newest
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.commands.list import plan_variant
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import OneLineParser, make_options, parse_with_options
-from dataflow.plan.options import RESULTS
+from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.units import format_bytes
+
+
+def find_records() -> list[Path]:
+    """Return the published records, the campaigns, and the newest own ones. Other files in results/ are no records."""
+    published = [folder for folder in (RESULTS / "published", CAMPAIGNS) if folder.exists()]
+    return [*published, *find_newest(RESULTS)]
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any], Plan]:
@@ -35,8 +42,9 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
         "--records",
         type=Path,
         nargs="+",
-        default=[RESULTS],
-        help="records, or folders of records (default: results/)",
+        default=find_records(),
+        help="records, or folders of records (default: those that are published, those of "
+        "campaigns, and your newest in results/)",
     )
     add(
         "--any-machine",
@@ -84,12 +92,24 @@ def measuring_command(given: Mapping[str, Any]) -> str:
     return shlex.join(["python3", "-m", "dataflow", "run", *names, *words, "--runs", "5"])
 
 
+def describe_missing(plan: Plan, has_others: bool) -> str:
+    """Return that this machine has no record of the workload, and whether another one has."""
+    size = format_bytes(plan.workload.bytes_per_iteration)
+    other = ""
+    if has_others:
+        other = " (other machines, or earlier starts of this one, have some: --any-machine)"
+    return (
+        f"No record since the start of this machine has exactly this flow, sizes and flags{other}: "
+        f"{plan.workload.flow}, {size} per iteration."
+    )
+
+
 def main(argv: Sequence[str]) -> int:
     """Print the ranking, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
     from dataflow.analysis.comparison import is_asked_for  # imports take time, as in run.py
     from dataflow.analysis.result import Result
-    from dataflow.report.render import print_sections
+    from dataflow.report.render import print_sections, print_text
     from dataflow.report.sections import Group, build_group
     from dataflow.report.suite_tables import CONFIGURATIONS
 
@@ -104,14 +124,6 @@ def main(argv: Sequence[str]) -> int:
         group = Group([*chosen.values()], results)
         print_sections(build_group(replace(CONFIGURATIONS, chart=lambda group: None), group))
         return 0
-    other = (
-        " (other machines, or earlier starts of this one, have some: --any-machine)"
-        if len(starts) > 1
-        else ""
-    )
-    workload = (
-        f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"
-    )
-    print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
-          f"To measure it:\n{measuring_command(given)}")  # fmt: skip
+    print_text(describe_missing(plan, has_others=len(starts) > 1))
+    print(f"To measure it:\n{measuring_command(given)}")
     return 1

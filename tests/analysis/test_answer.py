@@ -115,12 +115,35 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
         list.main(["--flow", "gpro"])
 
 
+def documented_commands():
+    """Return the words after "answer" of each command in the docs and in the docstring of the command."""
+    texts = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    texts += [(ROOT / "README.md").read_text(), answer.__doc__]
+    lines = [line for text in texts for line in re.findall(r"-m dataflow answer (--.*)", text)]
+    return sorted({line.partition("#")[0].strip("` ") for line in lines})
+
+
 @pytest.mark.study
-def test_the_commands_of_the_docs_have_an_answer(capsys):
-    folder = ROOT / "results" / "published"
-    records = [*map(str, folder.glob("*.json")), str(folder / "weights")]
-    commands = re.findall(r"dataflow answer (--.*)", (ROOT / "docs" / "choosing.md").read_text())
-    assert len(commands) == 2
-    for command in commands:
-        assert answer.main([*command.split(), "--records", *records]) == 0
-        assert "If readers own a copy, graph zero-copy" in capsys.readouterr().out
+@pytest.mark.parametrize("command", documented_commands())
+def test_a_documented_command_has_an_answer(command, capsys):
+    assert answer.main(shlex.split(command)) == 0
+    assert "readers own a copy, " in capsys.readouterr().out
+
+
+@pytest.mark.study
+def test_without_flags_it_has_an_answer_or_says_how_to_measure(capsys):
+    code = answer.main([])
+    expected = "readers own a copy, " if code == 0 else "To measure it:"
+    assert expected in capsys.readouterr().out
+
+
+def test_the_default_records_are_those_that_are_published_and_the_newest_own_ones(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(answer, "RESULTS", tmp_path)
+    monkeypatch.setattr(answer, "CAMPAIGNS", tmp_path / "campaigns")
+    for name in ("published/a.json", "run-1/a.json", "run-2/a.json"):
+        write_record(tmp_path / name, make_record("refs", [1.0]))
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "other.json").write_text("[]")
+    assert answer.find_records() == [tmp_path / "published", tmp_path / "run-2"]
