@@ -96,8 +96,8 @@ def main(argv: Sequence[str]) -> int:
     from dataflow.analysis.result import group_results
     from dataflow.report import render
     from dataflow.report.code_age import update_ages
-    from dataflow.report.pages import page_sections
-    from dataflow.report.sections import sections
+    from dataflow.report.pages import load_rows, page_sections
+    from dataflow.report.sections import measured_key, sections
 
     results = group_results(files.load_all(arguments.records))
     if not results:
@@ -111,8 +111,9 @@ def main(argv: Sequence[str]) -> int:
         )  # its tables name the number of boots
     if arguments.publish:
         update_ages({*commits_of(results), *commits_of(published_elsewhere())}, ROOT)
-    built = sections(results)
-    of_pages = page_sections(results) if arguments.publish else []
+    rows = load_rows() if arguments.publish else []
+    built = sections(results, {measured_key(row.newest) for row in rows})
+    of_pages = page_sections(results, rows) if arguments.publish else []
     try:
         arguments.output.mkdir(parents=True, exist_ok=True)
         written = write_charts([*built, *of_pages], arguments.output)

@@ -1,24 +1,29 @@
 """Build what only the pages have: the demo's times, which transport to use, the flags, and what known systems do."""
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
-from dataflow.analysis.campaigns import Row, combine, load_campaigns
+from dataflow.analysis.campaigns import Factor, Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
 from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import Result, group_results
+from dataflow.analysis.statistics import UNRANKED, ratio
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST, VARIANTS
+from dataflow.errors import RecordError
 from dataflow.plan.command_line import describe_flags
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
 from dataflow.report import tables
 from dataflow.report.campaign_tables import (
     campaign_sections,
+    describe_boots,
     describe_campaigns,
     describe_factor,
+    format_memory,
     format_times,
 )
 from dataflow.report.provenance import provenance
@@ -28,10 +33,11 @@ from dataflow.report.tables import Column, Section, format_milliseconds, make_ta
 from dataflow.units import format_bytes
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
-DEMO_SECONDS = (
-    279.23,
-    35.37,
-)  # published by the demo for its queues and its compiled graph: docs/method.md
+# Programs before and after a change that the profiler advises: examples/profiled/measure.py.
+PROFILE_CHANGES = RESULTS / "evidence" / "profile" / "advice.json"
+MIB = 2**20
+# Published by the demo for its queues and its compiled graph: docs/method.md.
+DEMO_SECONDS = (279.23, 35.37)
 DEMO_ITERATIONS = 100
 SCRIPTS = {
     BASELINE: "simulate_chat_learn_data_flow.py",
@@ -44,15 +50,19 @@ DEMO_FLAGS = {
 GPU_ANSWER = "**GPUs:** not measured. Nothing has run on a GPU here: [docs/cluster.md](docs/cluster.md#gpus)."
 
 
-def page_sections(results: Sequence[Result], campaigns: Path = CAMPAIGNS) -> list[Section]:
-    """Return the sections that the records suffice for, those of campaigns included."""
+def load_rows(campaigns: Path = CAMPAIGNS) -> list[Row]:
+    """Return the configurations of all campaigns; none if there are no campaigns."""
+    return combine(load_campaigns(campaigns)) if campaigns.exists() else []
+
+
+def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Section]:
+    """Return the sections that the records suffice for, those of the campaigns (`rows`) included."""
     columns = (
         Column("flag", lambda item: f"`{item[0]}`"),
         Column("meaning", itemgetter(1), is_text=True),
     )
     flags = make_table([*describe_flags().items()], columns)
     built = [Section("flags", "", table=flags), build_agreement(RESULTS / "evidence" / "agreement")]
-    rows = combine(load_campaigns(campaigns)) if campaigns.exists() else []
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         answers = Section("answers", "", build_answers(results, [*headline.values()]))
@@ -67,55 +77,66 @@ def page_sections(results: Sequence[Result], campaigns: Path = CAMPAIGNS) -> lis
 
 
 def build_claim(by_name: Mapping[str, Row]) -> Section:
-    """Return how many times as fast references with kept memory are as without it, and as a compiled graph."""
-    kept, text = by_name.get("store refs --retain-memory"), ""
-    if kept and SIMPLEST in by_name:
-        refs, graph = (
-            describe_factor(kept.divide(by_name[name])) for name in (SIMPLEST, "graph shm")
-        )
-        text = (f"Four environment variables make Ray's plain references {refs} times as fast with large messages: "
-                f"then they are {graph} times as fast as a compiled graph without these variables.")  # fmt: skip
+    """Return how much the variables change references, and then a graph with the same variables beside them."""
+    refs = by_name.get(SIMPLEST)
+    kept_refs = by_name.get(f"{SIMPLEST} --retain-memory")
+    kept_graph = by_name.get("graph shm --retain-memory")
+    if not (refs and kept_refs and kept_graph):
+        return Section("claim", "")
+    gain = describe_factor(kept_refs.divide(refs))
+    graph_gain = describe_factor(kept_graph.divide(kept_refs))
+    text = (
+        f"Four environment variables make Ray's plain references {gain} times as fast with large messages, and they "
+        f"then need {format_memory(kept_refs)} GiB of memory instead of {format_memory(refs)} GiB. With these "
+        f"variables on both sides, a compiled graph is {graph_gain} times as fast as references, with "
+        f"{format_memory(kept_graph)} GiB."
+    )
     return Section("claim", "", text)
 
 
 def build_demo(by_name: Mapping[str, Row]) -> Section:
     """Return the demo's commands with the time of 100 iterations by the campaigns, beside the times of the demo."""
-    format_seconds = partial(format_times, factor=DEMO_ITERATIONS)
     queues, graph = DEMO_SECONDS
-    rows, used = (
-        [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]],
-        [],
-    )
+    rows = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}", "-"]]
+    used = []
     for flag, place in DEMO_FLAGS.items():
         both = [by_name[name + flag] for name in SCRIPTS if name + flag in by_name]
         if len(both) == len(SCRIPTS):
             used += both
-            factor = describe_factor(both[1].divide(both[0]))
-            rows.append([place, *(f"{format_seconds(row)} s" for row in both), factor])
-    commands = [f".venv/bin/python {script:40}  # about {format_seconds(by_name[name])} seconds"
-                for name, script in SCRIPTS.items()]  # fmt: skip
-    commands.append(
-        f".venv/bin/python {'plot_results.py':40}  # draws them: benchmark_result.svg beside the records"
-    )
+            times = [f"{format_demo_seconds(row)} s" for row in both]
+            memory = " and ".join(format_memory(row) for row in both)
+            rows.append([place, *times, describe_factor(both[1].divide(both[0])), memory])
     headers = (
         "where",
         "queues through the driver",
         "compiled graph",
-        "times as fast (of another campaign, 95 %)",
+        "times as fast (on another boot, 95 %)",
+        "memory GiB",
     )
-    edges = [edge.bytes for edge in used[0].newest.workload.edges]
-    size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
-            f"Here: {DEMO_ITERATIONS} times the suite's time per iteration in the steady state.")  # fmt: skip
-    table = make_table(
-        rows, [Column(header, itemgetter(index)) for index, header in enumerate(headers)]
+    columns = [Column(header, itemgetter(index)) for index, header in enumerate(headers)]
+    commands = "\n".join(["```", *demo_commands(by_name), "```"])
+    sizes = [edge.bytes for edge in used[0].newest.workload.edges]
+    note = (
+        f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}. "
+        f"Here: {DEMO_ITERATIONS} times the suite's time per iteration in the steady state. Memory: the largest peak "
+        "of all processes together."
     )
-    return Section(
-        "demo",
-        "",
-        "\n".join(["```", *commands, "```"]),
-        table,
-        notes=[size, *describe_campaigns(used)],
-    )
+    notes = [note, *describe_campaigns(used)]
+    return Section("demo", "", commands, make_table(rows, columns), notes=notes)
+
+
+def format_demo_seconds(row: Row) -> str:
+    return format_times(row, factor=DEMO_ITERATIONS)
+
+
+def demo_commands(by_name: Mapping[str, Row]) -> list[str]:
+    """Return the commands of the scripts, with how long they take."""
+    commands = []
+    for name, script in SCRIPTS.items():
+        seconds = format_demo_seconds(by_name[name])
+        commands.append(f".venv/bin/python {script:40}  # about {seconds} seconds")
+    chart = "draws them: benchmark_result.svg beside the records"
+    return [*commands, f".venv/bin/python {'plot_results.py':40}  # {chart}"]
 
 
 def build_agreement(folder: Path) -> Section:
@@ -131,50 +152,67 @@ def build_agreement(folder: Path) -> Section:
 def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
     """Return a list of four answers: one node with copies, one node with views, several nodes, GPUs."""
     on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
-    fastest_first = sorted(on_ray, key=lambda row: -row.factor.mean)
-    copies = [row for row in fastest_first if row.is_comparable and not row.is_baseline]
-    times = [f"`{row.newest.name}` {describe_factor(row.factor)}" for row in copies]
-    size = format_bytes(headline[0].newest.workload.bytes_per_iteration)
-    answers = [
-        f"**One node** (on Ray, {size} per iteration). Times as fast as the demo's queues: {', '.join(times)}."
-    ]
-    runs = {
-        row.newest.name: [run for pair in row.pairs.values() for run in pair.new.runs]
-        for row in on_ray
-    }
-    counts = {name: sum(run.status == "failed" for run in runs[name]) for name in runs}
-    if failures := [
-        f"`{name}` {count} of {len(runs[name])}" for name, count in counts.items() if count
-    ]:
-        answers[0] += f" Failed runs: {', '.join(failures)}."
-    if views := [
-        f"`{row.newest.name}` takes {format_times(row)} ms"
-        for row in on_ray
-        if not row.is_comparable
-    ]:
-        answers.append(
-            f"**One node, readers that only read.** {'; '.join(views)}, because no reader copies."
-        )
-    nodes = [
-        r
-        for r in results
-        if r.table == "cluster" and link_seconds(r) and tables.readers_of(r) == tables.OWN_COPY
-    ]
+    views = [row for row in on_ray if not row.is_comparable]
+    answers = [answer_one_node(on_ray)]
+    if views:
+        answers.append(answer_views(views))
+    on_links = [result for result in results if result.table == "cluster" and link_seconds(result)]
+    nodes = [result for result in on_links if tables.readers_of(result) == tables.OWN_COPY]
     if nodes:
-        largest = max(
-            (result.workload for result in nodes), key=lambda workload: workload.bytes_per_iteration
-        )
-        nodes = sorted(
-            (r for r in nodes if r.workload == largest), key=lambda result: result.typical_seconds
-        )
-        times = [
-            f"`{r.name}` {format_milliseconds(r.typical_seconds)} ms ({tables.LINK.cell(r)} x)"
-            for r in nodes
-        ]
-        layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
-        note = "x: the time of the network alone for the bytes that cross it"
-        answers.append(f"**Several nodes** ({layout}; {note}). {', '.join(times)}.")
+        answers.append(answer_several_nodes(nodes))
     return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])
+
+
+def answer_one_node(rows: Sequence[Row]) -> str:
+    """Return the factor and the memory of each configuration whose readers own a copy, the fastest first."""
+    copies = [row for row in rows if row.is_comparable and not row.is_baseline]
+    copies.sort(key=lambda row: -row.factor.mean)
+    size = format_bytes(rows[0].newest.workload.bytes_per_iteration)
+    texts = []
+    for row in copies:
+        factor = describe_factor(row.factor, has_boots=False)
+        texts.append(f"`{row.newest.name}` {factor} with {format_memory(row)} GiB")
+    interval = "on another boot, 95 %"
+    if boots := describe_boots([row.factor for row in copies]):
+        interval += f", from {boots}"
+    answer = (
+        f"**One node** (on Ray, {size} per iteration). Times as fast as the demo's queues (in brackets: {interval}), "
+        f"and peak memory of all processes: {', '.join(texts)}."
+    )
+    failures = [text for row in rows if (text := describe_failures(row))]
+    if failures:
+        answer += f" Failed runs: {', '.join(failures)}."
+    return answer
+
+
+def describe_failures(row: Row) -> str:
+    """Return how many runs of a configuration failed in all campaigns; "" if none did."""
+    runs = [run for pair in row.pairs.values() for run in pair.new.runs]
+    failed = sum(run.status == "failed" for run in runs)
+    return f"`{row.newest.name}` {failed} of {len(runs)}" if failed else ""
+
+
+def answer_views(rows: Sequence[Row]) -> str:
+    """Return the times of configurations whose readers get a view."""
+    times = [f"`{row.newest.name}` takes {format_times(row)} ms" for row in rows]
+    reason = "because no reader copies the bytes, or reads them while the clock runs"
+    return f"**One node, readers that only read.** {'; '.join(times)}, {reason}."
+
+
+def answer_several_nodes(results: Sequence[Result]) -> str:
+    """Return the times of the largest workload on several nodes, the fastest configuration first."""
+    workloads = [result.workload for result in results]
+    largest = max(workloads, key=lambda workload: workload.bytes_per_iteration)
+    shown = [result for result in results if result.workload == largest]
+    shown.sort(key=lambda result: result.typical_seconds)
+    times = []
+    for result in shown:
+        milliseconds = format_milliseconds(result.typical_seconds)
+        times.append(f"`{result.name}` {milliseconds} ms ({tables.LINK.cell(result)} x)")
+    layout = describe_layout(shown[0])
+    size = format_bytes(largest.bytes_per_iteration)
+    note = "x: the time of the network alone for the bytes that cross it"
+    return f"**Several nodes** ({layout}, {size} per iteration; {note}). {', '.join(times)}."
 
 
 def build_advice(by_name: Mapping[str, Row]) -> Section:
@@ -198,29 +236,71 @@ def build_advice(by_name: Mapping[str, Row]) -> Section:
 
 
 def build_systems(by_name: Mapping[str, Row]) -> Section:
-    """Return what known systems do, which configuration is similar, and how many times as fast others are."""
-
-    def format_step(system: Mapping[str, str], name: str) -> str:
-        today = system["configuration"]
-        if name == today:
-            return "as today"
-        is_measured = {name, today} <= by_name.keys()
-        return (
-            describe_factor(by_name[name].divide(by_name[today])) if is_measured else "not measured"
-        )
-
+    """Return what known systems do, which configuration is similar, what was measured of them, and factors here."""
+    steps = [build_step(step, name, by_name) for step, name in SYSTEMS["steps"].items()]
     columns = (
         Column("system", lambda system: f"{system['name']} {system['version']}"),
         Column("how it sends experience", itemgetter("today"), is_text=True),
         Column("source", itemgetter("source"), is_text=True),
+        Column("the system itself: times as fast", describe_measured),
         Column(
             "most similar configuration",
             lambda system: f"`{system['configuration']}`",
             is_text=True,
         ),
-        *(
-            Column(f"{step}: times as fast", partial(format_step, name=name))
-            for step, name in SYSTEMS["steps"].items()
-        ),
+        *steps,
     )
     return Section("systems", "", table=make_table(SYSTEMS["systems"], columns))
+
+
+def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
+    """Return the column with how many times as fast a configuration is as the one that is similar to a system."""
+    new = by_name.get(name)
+
+    def divide(system: Mapping[str, str]) -> Factor | None:
+        old = by_name.get(system["configuration"])
+        return new.divide(old) if new and old else None
+
+    def format_step(system: Mapping[str, str]) -> str:
+        if name == system["configuration"]:
+            return "as today"
+        factor = divide(system)
+        return describe_factor(factor, has_boots=False) if factor else "not measured"
+
+    factors = [factor for system in SYSTEMS["systems"] if (factor := divide(system))]
+    details = [f"{format_memory(new)} GiB"] if new else []
+    if boots := describe_boots(factors):
+        details.append(boots)
+    edges = new.newest.workload.edges if new else ()
+    sizes = [edge.bytes for edge in edges]
+    messages = "flat tensors"
+    if sizes:
+        messages += f" of {min(sizes) // MIB} to {format_bytes(max(sizes))}"
+    brackets = f" ({', '.join(details)})" if details else ""
+    return Column(f"{messages} in this benchmark: {step}{brackets}, times as fast", format_step)
+
+
+def describe_measured(system: Mapping[str, Any]) -> str:
+    """Return how many times as fast a change made the system itself, in pairs of runs, or that nothing was measured."""
+    if "measured" not in system:
+        return "not measured"
+    text, program, cause = itemgetter("text", "program", "cause")(system["measured"])
+    measured = find_change(program, cause)
+    change = ratio(measured["after"], measured["seconds_per_step"], paired=True)
+    if change.interval is None:
+        return "not measured"
+    low, high = change.interval
+    factor = f"{1 / change.value:.2f} ({1 / high:.2f} to {1 / low:.2f})"
+    pairs = f"{change.runs} pairs of runs"
+    verdict = ", no difference shown" if change.verdict in UNRANKED else ""
+    return f"{text}: {factor}, {pairs}{verdict}"
+
+
+def find_change(program: str, cause: str) -> Mapping[str, Any]:
+    """Return the measured change of a profiled program that removes a cause; raise RecordError if there is none."""
+    for change in json.loads(PROFILE_CHANGES.read_bytes()):
+        if (change["program"], change["cause"]) == (program, cause):
+            return dict(change)
+    raise RecordError(
+        f"{PROFILE_CHANGES} has no {program} with {cause}: measure it, or change systems.toml"
+    )

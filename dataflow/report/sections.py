@@ -1,7 +1,7 @@
 """Build the sections of a report from results. Records name their table, and suite_tables.py or a study defines it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -15,6 +15,7 @@ from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE, SIMPLEST
 from dataflow.flows.catalogue import FLOWS
+from dataflow.records.schema import Configuration, Workload
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.provenance import provenance
@@ -30,18 +31,33 @@ from dataflow.studies import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
 MAX_PAGE_ROWS = 12  # of a table on a page
+MeasuredKey = tuple[Workload, Configuration]
 
 
 class Group:
     """The results of one section, which share their reference times, and all results of the report."""
 
-    def __init__(self, results: Sequence[Result], report: Sequence[Result]) -> None:
-        self.results = [
-            Result(result.records, results) for result in results
-        ]  # also those without a time
+    def __init__(
+        self,
+        results: Sequence[Result],
+        report: Sequence[Result],
+        in_campaigns: Collection[MeasuredKey] = (),
+    ) -> None:
+        # Also those without a time.
+        self.results = [Result(result.records, results) for result in results]
         self.report = report
+        self.in_campaigns = in_campaigns
         self.done = [result for result in self.results if result.status == "ok"]
         self.ordered = tables.order_by_readers(self.done)
+
+    def is_in_campaigns(self, result: Result) -> bool:
+        """Return whether the page has the factors of newer campaigns for it, which other tables do not give again."""
+        return not result.traced and measured_key(result) in self.in_campaigns
+
+
+def measured_key(result: Result) -> MeasuredKey:
+    """Return what is equal if a campaign measured the same configuration with the same messages."""
+    return result.workload, result.configuration
 
 
 def title_of(result: Result) -> str:
@@ -79,9 +95,10 @@ class Table:
         r.workload.edges,
     )
     before: Sequence["Table"] = ()  # tables of the same groups
-    is_kept: Callable[[Result], bool] = (
-        is_baseline  # whether a row is on a page that cannot have all
-    )
+    # Whether a row is on a page that cannot have all.
+    is_kept: Callable[[Result], bool] = is_baseline
+    # Whether pages leave out the rows that campaigns have too, except the baseline.
+    gives_way: bool = False
 
 
 @cache
@@ -97,28 +114,32 @@ def find_tables() -> Mapping[str, Table]:
     }
 
 
-def sections(results: Sequence[Result]) -> list[Section]:
-    """Return the sections of all results; raise RecordError for a contradictory trace."""
+def sections(
+    results: Sequence[Result], in_campaigns: Collection[MeasuredKey] = ()
+) -> list[Section]:
+    """Return the sections of all results; raise RecordError for a contradictory trace.
+
+    in_campaigns: what campaigns have measured, whose factors pages do not give a second time.
+    """
     by_name = dict(find_tables())
     for result in results:  # unknown tables have the columns of the configurations
         unknown = replace(by_name["configurations"], name=result.table, chart=lambda group: None)
         by_name.setdefault(result.table, unknown)
+    positions = {name: position for position, name in enumerate(by_name)}
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:
-        flow, table = result.workload.flow, by_name[result.table]
-        key = (
-            [*by_name].index(result.table),
-            [*FLOWS, flow].index(flow),
-            flow,
-            *table.group_by(result),
-        )
+        flow = result.workload.flow
+        by_flow = [*FLOWS, flow].index(flow)
+        group_by = by_name[result.table].group_by
+        key = (positions[result.table], by_flow, flow, *group_by(result))
         # A paired measurement can have the same configuration twice, from two checkouts.
-        groups[key] += (
-            [Result((record,)) for record in result.records] if result.paired else [result]
-        )
+        members = [Result((record,)) for record in result.records] if result.paired else [result]
+        groups[key] += members
     built = []
     for key in sorted(groups, key=lambda key: key[:4]):
-        built += build_group(by_name[groups[key][0].table], Group(groups[key], results))
+        members = groups[key]
+        group = Group(members, results, in_campaigns)
+        built += build_group(by_name[members[0].table], group)
     return built
 
 
@@ -126,37 +147,47 @@ def build_group(table: Table, group: Group) -> list[Section]:
     """Return the sections of one group. The last one has the failures and the provenance of all."""
     failures = [f"{result.label}: {result.failure}." for result in group.results if result.failure]
     if not group.done:
+        title = title_of(group.results[0])
         statuses = make_table(group.results, tables.MAIN_COLUMNS)
-        return [
-            Section(
-                "results",
-                title_of(group.results[0]),
-                "Nothing was measured.",
-                statuses,
-                notes=failures,
-            )
-        ]
+        return [Section("results", title, "Nothing was measured.", statuses, notes=failures)]
     built = []
     for part in (*table.before, table):
-        rows, columns = [*part.rows(group)], part.columns(group)
-        if rows and isinstance(rows[0], Result):
-            rows += [
-                result
-                for result in group.results
-                if result.status in UNCOUNTED and result not in rows
-            ]
-        if rows:
-            notes = [
-                *part.notes(group),
-                *(failures + provenance(group.done) if part is table else ()),
-            ]
-            cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
-            if cells and len(rows) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
-                cells = replace(cells, page_rows=choose_rows(rows, part.is_kept))
-            built.append(
-                Section(part.name, title, part.sentence(group), cells, part.chart(group), notes)
-            )
+        last_notes = [*failures, *provenance(group.done)] if part is table else []
+        if section := build_part(part, group, last_notes):
+            built.append(section)
     return built
+
+
+def build_part(part: Table, group: Group, last_notes: Sequence[str]) -> Section | None:
+    """Return one section of a group; None if it has no rows."""
+    rows = [*part.rows(group)]
+    columns = part.columns(group)
+    if not rows:
+        return None
+    has_results = isinstance(rows[0], Result)
+    if has_results:
+        uncounted = [result for result in group.results if result.status in UNCOUNTED]
+        rows += [result for result in uncounted if result not in rows]
+    cells = None
+    if columns:
+        cells = make_table(rows, columns)
+        if has_results:
+            cells = replace(cells, page_rows=choose_page_rows(part, group, rows))
+    title = part.title(group.done[0])
+    notes = [*part.notes(group), *last_notes]
+    return Section(part.name, title, part.sentence(group), cells, part.chart(group), notes)
+
+
+def choose_page_rows(part: Table, group: Group, rows: Sequence[Result]) -> list[int] | None:
+    """Return the positions of the rows that a page has; None for all."""
+    shown = list(rows)
+    if part.gives_way:
+        shown = [row for row in rows if is_baseline(row) or not group.is_in_campaigns(row)]
+    if len(shown) > MAX_PAGE_ROWS:
+        shown = [shown[position] for position in choose_rows(shown, part.is_kept)]
+    if len(shown) == len(rows):
+        return None
+    return [position for position, row in enumerate(rows) if row in shown]
 
 
 def choose_rows(

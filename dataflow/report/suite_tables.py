@@ -28,6 +28,7 @@ from dataflow.units import format_bytes
 
 SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
+IN_CAMPAIGNS = "see campaigns"  # newer, and of several boots
 Sweep = tuple[
     Result, dict[int, Result], dict[int, Result]
 ]  # the largest timed result, the timed and all by value
@@ -38,14 +39,24 @@ def configuration_columns(group: Group) -> Sequence[Column]:
     transports = find_transports(group.done)
     if len(group.done) < 2 or not transports:
         return MAIN_COLUMNS
-    header, baseline = f"times as fast as {transports[0].label}", transports[0]
-    return [*MAIN_COLUMNS, Column(header, partial(format_times_as_fast, baseline=baseline), 3)]
+    baseline = transports[0]
+
+    def format_factor(result: Result) -> str:
+        measured = [side for side in (result, baseline) if group.is_in_campaigns(side)]
+        if result is not baseline and len(measured) == 2:
+            return IN_CAMPAIGNS
+        return format_times_as_fast(result, baseline)
+
+    return [*MAIN_COLUMNS, Column(f"times as fast as {baseline.label}", format_factor, 3)]
 
 
 CONFIGURATIONS = Table(
-    "results", configuration_columns, lambda group: tables.order_by_readers(group.results),
-    sentence=lambda group: describe_fastest(group.results), chart=draw_dots,
-)  # fmt: skip
+    "results",
+    configuration_columns,
+    lambda group: tables.order_by_readers(group.results),
+    sentence=lambda group: describe_fastest(group.results),
+    chart=draw_dots,
+)
 
 
 def pair_retained(group: Group) -> list[Pair]:
@@ -247,7 +258,7 @@ SWEEP = Table(
 SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "own-flow": replace(CONFIGURATIONS, name="own-flow"),
-    "configurations": CONFIGURATIONS,
+    "configurations": replace(CONFIGURATIONS, gives_way=True),
     "paired": CONFIGURATIONS,
     "stages": stage_tables("stages", draw_causes),
     "cluster": CLUSTER,

@@ -11,7 +11,7 @@ from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import Result, group_results
 from dataflow.records.schema import Link, NodeCosts
 from dataflow.report import render
-from dataflow.report.pages import build_agreement, page_sections
+from dataflow.report.pages import build_agreement, load_rows, page_sections
 from dataflow.report.sections import sections
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import MAIN_COLUMNS, Column, make_table
@@ -231,7 +231,7 @@ def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, d
 
 def build_pages(*records, campaigns=Path("no campaigns")):
     """Return the text of each part by its name."""
-    built = page_sections(group_results(records), campaigns)
+    built = page_sections(group_results(records), load_rows(campaigns))
     return {
         section.name: render.to_markdown([section])
         for section in built
