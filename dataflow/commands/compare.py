@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dataflow.analysis.campaigns import Row, combine, load_campaigns
 from dataflow.analysis.comparison import Pair, check_one_machine, find_differences, match_results
@@ -23,48 +24,75 @@ from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report.campaign_tables import format_factor, format_interval
-from dataflow.report.render import print_table
+from dataflow.report.render import print_table, print_text
 from dataflow.report.sentences import PAIR_COLUMNS, describe_pair
 from dataflow.report.tables import Column, format_significant, make_table
 from dataflow.units import format_bytes
 
 
 def format_share(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+    """Return 5.0%, or 12%; "-" for None."""
+    if share is None:
+        return "-"
+    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+
+
+def describe_workload(pair: Pair) -> str:
+    workload = pair.new.workload
+    return f"{workload.flow}, {format_bytes(workload.bytes_per_iteration)}"
+
+
+def count_runs(pair: Pair) -> str:
+    return f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}"
 
 
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
-    Column("flow and bytes per iteration", lambda pair: (
-        f"{pair.new.workload.flow}, {format_bytes(pair.new.workload.bytes_per_iteration)}"), 3, is_text=True),
+    Column("flow and bytes per iteration", describe_workload, 3, is_text=True),
     *PAIR_COLUMNS,
-    Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
+    Column("runs", count_runs, 2),
     Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
-)  # fmt: skip
+)
 
 
 def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float) -> list[str]:
     """Return a line per loss: slower by more than `limit`, failing more often, or missing. Warn of too noisy pairs."""
-    lines = [
-        f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse
-    ]
+    worse = [pair for pair in pairs if pair.is_worse]
+    lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in worse]
     lines += [f"{result.label} is missing in NEW" for result in only_old if result.ok_runs]
     for pair in pairs:
-        for result in pair.sides:
-            if result.status in UNCOUNTED:
-                raise UsageError(f"--fail-above: {pair.label}: {result.failure}")
-        if not pair.is_measured or pair.old.work != pair.new.work:
-            continue
-        if pair.ratio.runs < MIN_RUNS:
-            raise UsageError(
-                f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5"
-            )
-        if pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit:
-            lines.append(f"{pair.label} is slower by {pair.ratio.value - 1:.1%}")
-        elif (pair.ratio.detectable or 0) > limit:
-            print(f"warning: {pair.label}: a slowdown below {format_share(pair.ratio.detectable)} could be missed: "
-                  "give more --runs, or compare with --against", file=sys.stderr)  # fmt: skip
+        check_counted(pair)
+        if pair.is_measured and pair.old.work == pair.new.work:
+            lines += find_slowdown(pair, limit)
     return lines
+
+
+def check_counted(pair: Pair) -> None:
+    """Raise UsageError if the runs of a side do not count, or are not ranked because they were disturbed."""
+    for result in pair.sides:
+        if result.status in UNCOUNTED or result.is_disturbed:
+            raise UsageError(f"--fail-above: {pair.label}: {result.failure}")
+
+
+def find_slowdown(pair: Pair, limit: float) -> list[str]:
+    """Return a line if a pair is slower by more than `limit`; raise UsageError for too few runs.
+
+    Warn if such a slowdown could be missed.
+    """
+    if pair.ratio.runs < MIN_RUNS:
+        raise UsageError(
+            f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5"
+        )
+    if pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit:
+        return [f"{pair.label} is slower by {pair.ratio.value - 1:.1%}"]
+    if (pair.ratio.detectable or 0) > limit:
+        missed = format_share(pair.ratio.detectable)
+        print(
+            f"warning: {pair.label}: a slowdown below {missed} could be missed: give more --runs, or compare with "
+            "--against",
+            file=sys.stderr,
+        )
+    return []
 
 
 def parse_share(text: str) -> float:
@@ -78,8 +106,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = OneLineParser(__doc__, "python3 -m dataflow compare OLD NEW [flags]")
     parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
     parser.add_argument("new", type=Path, metavar="NEW", help="the same, compared with OLD")
-    parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
-                        "missing, fails more often, or is significantly slower by more than SHARE, as 5%%")  # fmt: skip
+    parser.add_argument(
+        "--fail-above",
+        type=parse_share,
+        metavar="SHARE",
+        help="exit code 1 if a configuration is missing, fails more often, or is significantly slower by more than "
+        "SHARE, as 5%%",
+    )
     parser.add_argument(
         "--mixed",
         action="store_true",
@@ -90,73 +123,99 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def print_pairs(pairs: Sequence[Pair]) -> None:
     """Print the table of the measured pairs, and a sentence for each pair that has no ratio."""
-    equal = [pair for pair in pairs if pair.is_measured and pair.old.work == pair.new.work]
+    measured = [pair for pair in pairs if pair.is_measured]
+    equal = [pair for pair in measured if pair.old.work == pair.new.work]
     print_table(make_table(equal, COLUMNS))
     for pair in pairs:
         if not pair.is_measured:
-            print(f"{pair.label} was {pair.old.status} in OLD and is {pair.new.status} in NEW: "
-                  f"{pair.new.failure or pair.old.failure}")  # fmt: skip
+            reason = pair.new.failure or pair.old.failure
+            print_text(
+                f"{pair.label} was {pair.old.status} in OLD and is {pair.new.status} in NEW: {reason}"
+            )
         elif pair not in equal:
-            print(describe_pair(pair))
+            print_text(describe_pair(pair))
+
+
+CAMPAIGN_COLUMNS = (
+    Column("configuration", lambda pair: pair[1].newest.label),
+    Column("baseline", lambda pair: pair[1].baseline.label, 1, is_text=True),
+    Column("times as fast, OLD", lambda pair: format_factor(pair[0].factor)),
+    Column("on another boot (95 %)", lambda pair: format_interval(pair[0].factor)),
+    Column("NEW", lambda pair: format_significant(pair[1].factor.mean)),
+    Column("NEW lies", lambda pair: find_place(*pair), is_text=True),
+)
 
 
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     """Print for each ratio of one campaign whether it lies in the interval of those that are published."""
-    known, mine = (
-        {row.key: row for row in side if row.factor.ratios and not row.is_baseline}
-        for side in (published, rows)
-    )
+    known = by_key(published)
+    mine = by_key(rows)
     both = [(known[key], row) for key, row in mine.items() if key in known]
     if not both:
         raise UsageError("no configuration is on both sides: measure NEW with make campaign")
-    columns = (
-        Column("configuration", lambda pair: pair[1].newest.label),
-        Column("baseline", lambda pair: pair[1].baseline.label, is_text=True),
-        Column("times as fast, OLD", lambda pair: format_factor(pair[0].factor)),
-        Column("on another boot (95 %)", lambda pair: format_interval(pair[0].factor)),
-        Column("NEW", lambda pair: format_significant(pair[1].factor.mean)),
-        Column("NEW lies", lambda pair: find_place(*pair), is_text=True),
-    )
-    print_table(make_table(both, columns))
-    if missing := [row.newest.label for key, row in known.items() if key not in mine]:
-        print(f"Not in NEW, with the same baseline: {', '.join(missing)}")
+    print_table(make_table(both, CAMPAIGN_COLUMNS))
+    missing = [row.newest.label for key, row in known.items() if key not in mine]
+    if missing:
+        print_text(f"Not in NEW, with the same baseline: {', '.join(missing)}")
+
+
+def by_key(rows: Sequence[Row]) -> dict[Any, Row]:
+    """Return the rows that have a ratio, by configuration and baseline."""
+    return {row.key: row for row in rows if row.factor.ratios and not row.is_baseline}
 
 
 def find_place(published: Row, row: Row) -> str:
+    """Return whether a ratio lies in the interval of the published one, and whether the code was another one."""
     if published.factor.interval is None:
         return "unknown: OLD has too few boots"
     low, high = published.factor.interval
-    other_code = ", with other code" if published.newest.code != row.newest.code else ""
-    return ("inside" if low <= row.factor.mean <= high else "outside") + other_code
+    place = "inside" if low <= row.factor.mean <= high else "outside"
+    if published.newest.code != row.newest.code:
+        place += ", with other code"
+    return place
+
+
+def is_folder_of_campaigns(folder: Path, results: Sequence[Result]) -> bool:
+    """Return whether a folder has one folder per campaign."""
+    records = [record for result in results for record in result.records]
+    has_folders = any(path.is_dir() for path in folder.glob("*"))
+    return has_folders and all(record.suite == "campaign" for record in records)
+
+
+def print_rest(
+    pairs: Sequence[Pair], only_old: Sequence[Result], only_new: Sequence[Result]
+) -> None:
+    """Print what is on one side only, and how the machines and versions differ."""
+    for side, results in (("OLD", only_old), ("NEW", only_new)):
+        if results:
+            print_text(f"Only in {side}: {', '.join(result.label for result in results)}")
+    differences: dict[str, None] = {}
+    for pair in pairs:
+        if pair.is_measured:
+            old = pair.old.environments[0]
+            new = pair.new.environments[0]
+            differences |= dict.fromkeys(find_differences(old, new))
+    print_text(*differences)
 
 
 def main(argv: Sequence[str]) -> int:
     """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
     arguments = parse_arguments(argv)
-    old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
-    is_of_campaigns = all(record.suite == "campaign" for result in old for record in result.records)
-    if is_of_campaigns and any(path.is_dir() for path in arguments.old.glob("*")):
-        if arguments.fail_above is not None:
+    limit = arguments.fail_above
+    old = group_results(files.load_all([arguments.old]))
+    new = group_results(files.load_all([arguments.new]))
+    if is_folder_of_campaigns(arguments.old, [*old, *new]):
+        if limit is not None:
             raise UsageError("--fail-above compares two measurements: leave it out for campaigns")
-        print_campaign(combine(load_campaigns(arguments.old, arguments.new)), combine({"NEW": new}))
+        campaigns = load_campaigns(arguments.old, arguments.new)
+        print_campaign(combine(campaigns), combine({"NEW": new}))
         return 0
     if not arguments.mixed:
         check_one_machine([*old, *new])
     pairs, only_old, only_new = match_results(old, new)
-    losses = (
-        [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
-    )
+    losses = [] if limit is None else find_losses(pairs, only_old, limit)
     print_pairs(pairs)
-    for side, results in (("OLD", only_old), ("NEW", only_new)):
-        if results:
-            print(f"Only in {side}: {', '.join(result.label for result in results)}")
-    machines = [
-        (pair.old.environments[0], pair.new.environments[0]) for pair in pairs if pair.is_measured
-    ]
-    print(
-        *dict.fromkeys(line for machine in machines for line in find_differences(*machine)),
-        sep="\n",
-    )
+    print_rest(pairs, only_old, only_new)
     for line in losses:
         print(f"error: {line}", file=sys.stderr)
     return 1 if losses else 0

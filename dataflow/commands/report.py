@@ -128,5 +128,5 @@ def main(argv: Sequence[str]) -> int:
     if arguments.publish:
         render.rewrite_pages(arguments.publish, [*built, *of_pages])
     render.print_sections(built, render.MORE_COLUMNS if arguments.columns else render.MAX_COLUMNS)
-    print(f"charts: {', '.join(map(str, written)) or 'none'}")
+    render.print_text(f"charts: {', '.join(map(str, written)) or 'none'}")
     return int(any(result.status == "impossible" for result in results))

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dataflow.analysis.result import Result
 from dataflow.analysis.warnings import warnings
@@ -18,10 +19,17 @@ from dataflow.units import format_bytes
 
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
 MAX_SHOWN_EDGES = 20  # of a flow
-MAX_COLUMNS, MAX_PAGE_COLUMNS = 7, 8  # in a terminal, and on the pages; report.html has all
-ALL_COLUMNS, MORE_COLUMNS = 1000, 1001  # as many as the terminal is wide, and all of them
+MAX_COLUMNS = 7  # in a terminal
+MAX_PAGE_COLUMNS = 8  # report.html has all
+ALL_COLUMNS = 1000  # as many as the terminal is wide
+MORE_COLUMNS = 1001  # all of them
 REPORT_COMMAND = "`.venv/bin/python -m dataflow report results/published --html`"
-MIN_BAR, MAX_BAR, MAX_LINE = 10, 40, 1000  # characters
+MIN_BAR = 10  # characters
+MAX_BAR = 40
+MAX_LINE = 1000
+GAP = "  "  # between columns
+WRAP_AT_SPACES: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+Columns = dict[int, list[str]]  # position of a column -> its header and its cells
 
 
 def choose_columns(table: TextTable, count: int) -> list[int]:
@@ -33,43 +41,103 @@ def choose_columns(table: TextTable, count: int) -> list[int]:
 def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS) -> str:
     """Return the table as text with at most `count` columns. Those of a high rank are left out, also if it is too wide.
 
-    If `width` leaves space beside a column of times, each row has a bar.
+    If it is still too wide without them, the cells of text columns are broken between words. If `width` leaves space
+    beside a column of times, each row has a bar.
     """
-    texts: dict[int, list[str]] = {}
-    for position in choose_columns(table, count):
-        column, cells = (
-            table.columns[position],
-            [table.headers[position], *(row[position] for row in table.cells)],
-        )
-        longest = max(map(len, cells))
-        texts[position] = [
-            cell.ljust(longest) if column.is_text else cell.rjust(longest) for cell in cells
-        ]
-    ranks = {position: table.columns[position].rank for position in texts}
-    while (
-        width
-        and sum(len(cells[0]) + 2 for cells in texts.values()) - 2 > width
-        and any(ranks[p] for p in texts)
-    ):
-        del texts[max(texts, key=lambda position: ranks[position])]
-    space = (width or 0) - sum(len(cells[0]) + 2 for cells in texts.values())
-    times = [position for position in texts if table.columns[position].is_time]
-    if times and space >= MIN_BAR:
-        values = [float(number) if (number := row[times[0]].replace(",", "")).replace(".", "").isdigit() else 0.0
-                  for row in table.cells]  # fmt: skip
-        scale = min(space, MAX_BAR) / max(*values, 1e-9)
-        texts[len(table.columns)] = ["", *("#" * round(scale * value) for value in values)]
-    lines = ["  ".join(row).rstrip() for row in zip(*texts.values(), strict=True)]
-    if left_out := [
-        column.header for position, column in enumerate(table.columns) if position not in texts
-    ]:
-        reason = (
-            "--columns all also shows"
-            if count == MAX_COLUMNS
-            else "not shown, because the terminal is too narrow"
-        )
-        lines.append(textwrap.fill(f"({reason}: {', '.join(left_out)})", width or MAX_LINE))
+    cells = {position: [table.headers[position]] for position in choose_columns(table, count)}
+    for position, column in cells.items():
+        column += [row[position] for row in table.cells]
+    shown = leave_out_columns(table, cells, width)
+    lines = join_rows(table, shown, width)
+    left_out = [
+        column.header for position, column in enumerate(table.columns) if position not in shown
+    ]
+    if left_out:
+        reason = "not shown, because the terminal is too narrow"
+        if count == MAX_COLUMNS:
+            reason = "--columns all also shows"
+        lines.append(wrap(f"({reason}: {', '.join(left_out)})", width or MAX_LINE))
     return "\n".join(lines)
+
+
+def leave_out_columns(table: TextTable, cells: Columns, width: int | None) -> Columns:
+    """Return the columns that fit into the width: those of the highest ranks go first, and rank 0 always stays."""
+    shown = dict(cells)
+    while width and total_width(shown) > width:
+        last = max(shown, key=lambda position: table.columns[position].rank)
+        if table.columns[last].rank == 0:
+            break
+        del shown[last]
+    return shown
+
+
+def total_width(cells: Columns) -> int:
+    """Return the characters of a line, with two spaces between columns."""
+    return sum(widest(column) + len(GAP) for column in cells.values()) - len(GAP)
+
+
+def widest(column: Sequence[str]) -> int:
+    return max(len(cell) for cell in column)
+
+
+def join_rows(table: TextTable, cells: Columns, width: int | None) -> list[str]:
+    """Return the lines of the table. A row has several lines if its cells do not fit into the width."""
+    columns = dict(cells)
+    limits = limit_widths(table, columns, width)
+    bars = draw_bars(table, columns, (width or 0) - total_width(columns) - len(GAP))
+    lines = []
+    for row, bar in enumerate(bars):
+        wrapped = []
+        for position, column in columns.items():
+            parts = textwrap.wrap(column[row], limits[position], **WRAP_AT_SPACES) or [""]
+            wrapped.append([align(table, position, part, limits[position]) for part in parts])
+        height = max(len(parts) for parts in wrapped)
+        for line in range(height):
+            texts = [parts[line] if line < len(parts) else " " * len(parts[0]) for parts in wrapped]
+            if line == 0 and bar:
+                texts.append(bar)
+            lines.append(GAP.join(texts).rstrip())
+    return lines
+
+
+def align(table: TextTable, position: int, text: str, width: int) -> str:
+    return text.ljust(width) if table.columns[position].is_text else text.rjust(width)
+
+
+def limit_widths(table: TextTable, cells: Columns, width: int | None) -> dict[int, int]:
+    """Return the width of each column: the widest texts get less if the table is too wide, at least a word."""
+    limits = {position: widest(column) for position, column in cells.items()}
+    smallest = {}
+    for position, column in cells.items():
+        words = [word for cell in column for word in cell.split()]
+        is_text = table.columns[position].is_text
+        smallest[position] = max(map(len, words), default=1) if is_text else limits[position]
+        header_words = table.headers[position].split()
+        if not is_text:  # a header may be broken, a number may not
+            smallest[position] = max([widest(column[1:] or [""]), *map(len, header_words)])
+    while width and sum(limits.values()) + len(GAP) * (len(limits) - 1) > width:
+        can_shrink = [position for position in limits if limits[position] > smallest[position]]
+        if not can_shrink:
+            break
+        limits[max(can_shrink, key=lambda position: limits[position])] -= 1
+    return limits
+
+
+def draw_bars(table: TextTable, cells: Columns, space: int) -> list[str]:
+    """Return a bar per line of the table, the header included; "" if there is no column of times, or no space."""
+    lines = len(table.cells) + 1
+    times = [position for position in cells if table.columns[position].is_time]
+    if not times or space < MIN_BAR:
+        return [""] * lines
+    values = [parse_number(cell) for cell in cells[times[0]][1:]]
+    scale = min(space, MAX_BAR) / max(*values, 1e-9)
+    return ["", *("#" * round(scale * value) for value in values)]
+
+
+def parse_number(cell: str) -> float:
+    """Return the number of a cell; 0.0 for a text."""
+    digits = cell.replace(",", "")
+    return float(digits) if digits.replace(".", "").isdigit() else 0.0
 
 
 def print_table(table: TextTable, count: int = ALL_COLUMNS) -> None:
@@ -78,7 +146,13 @@ def print_table(table: TextTable, count: int = ALL_COLUMNS) -> None:
 
 
 def terminal_width() -> int | None:
+    """Return the width of the terminal (COLUMNS, if it is set); None if the output is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def wrap(text: str, width: int) -> str:
+    """Return text with lines of at most this width, broken between words."""
+    return textwrap.fill(text, width, **WRAP_AT_SPACES)
 
 
 def print_sections(built: Sequence[Section], count: int = MAX_COLUMNS) -> None:
@@ -95,7 +169,7 @@ def print_text(*lines: str) -> None:
     """Print lines that are broken between words if a terminal is too narrow for them."""
     width = terminal_width()
     for line in lines:
-        print(textwrap.fill(line, width, break_on_hyphens=False) if width else line.rstrip())
+        print(wrap(line, width) if width else line.rstrip())
 
 
 def print_flow(flow: Flow) -> None:
@@ -112,7 +186,7 @@ def print_end(record: Record, path: Path, count: int) -> None:
     result = Result((record,))
     print_table(make_table([result], MAIN_COLUMNS), count)
     for warning in warnings(result):
-        print(f"warning: {warning}")
+        print_text(f"warning: {warning}")
     for run in result.runs:
         if run.status != "ok":
             print(f"error: {run.reason}", file=sys.stderr, flush=True)
@@ -140,20 +214,20 @@ def to_markdown_table(table: TextTable) -> str:
     """Return the columns of the lowest ranks, and the rows for pages."""
     chosen = choose_columns(table, MAX_PAGE_COLUMNS)
     rule = ["---" if column.is_text else "---:" for column in table.columns]
-    rows = (
-        table.cells
-        if table.page_rows is None
-        else [table.cells[position] for position in table.page_rows]
-    )
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    lines = [
-        f"| {' | '.join(row[position] for position in chosen)} |"
-        for row in (table.headers, rule, *cells)
-    ]
-    left_out = len(table.cells) - len(cells)
-    return "\n".join(lines) + (
-        f"\n\nRows that are not shown: {left_out} ({REPORT_COMMAND})." if left_out else ""
-    )
+    shown = table.cells
+    if table.page_rows is not None:
+        shown = [table.cells[position] for position in table.page_rows]
+    rows = [list(table.headers), rule]
+    for row in shown:
+        rows.append([cell.replace("|", "\\|") for cell in row])
+    lines = []
+    for row in rows:
+        cells = [row[position] for position in chosen]
+        lines.append(f"| {' | '.join(cells)} |")
+    left_out = len(table.cells) - len(shown)
+    if left_out:
+        lines.append(f"\nRows that are not shown: {left_out} ({REPORT_COMMAND}).")
+    return "\n".join(lines)
 
 
 def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:

@@ -219,7 +219,7 @@ def format_times(pair: Pair) -> str:
 PAIR_COLUMNS = (
     Column("ms per iteration", format_times),
     Column("times as fast", lambda pair: format_ratio(pair.ratio, invert=True)[0]),
-    Column("95 % interval", lambda pair: format_ratio(pair.ratio, invert=True)[1], 1),
+    Column("95 % interval", lambda pair: format_ratio(pair.ratio, invert=True)[1], 2),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
     Column("page faults per iteration", lambda pair: " → ".join(map(format_faults, pair.sides)), 3),
 )

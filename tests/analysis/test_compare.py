@@ -164,3 +164,26 @@ def test_paired_runs_are_compared_pair_by_pair(tmp_path, capsys, factors, transp
     sides = write_sides(tmp_path, [make_record("refs", *old)], [make_record(transport, *new)])
     output = run(capsys, [*sides, "--fail-above", "4%"], int(transport == "refs"))
     assert table_cells(output.out)[2:5] == cells
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_comparison_fits_the_terminal_and_breaks_no_word(tmp_path, capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    changes = {
+        "runtime": "graph",
+        "flow": "rollout -> trainer: tokens int64 8MB, logprobs float32 4MB",
+    }
+    changes["flags"] = {"retain_memory": True, "check_every": 50}
+    old = [make_record("zero-copy", [0.2], [0.31], [0.2], message="packed", **changes)]
+    new = [make_record("zero-copy", [0.19], [0.2], [0.25], message="packed", **changes)]
+    old += [make_record("refs", [1.0], [1.01], [0.99]), make_record("numpy", [1.0])]
+    failed = make_run([], status="failed", reason="the actor policy died " * 5, processes={})
+    new += [make_record("refs", failed), make_record("bytes", [1.0])]
+    output = run(capsys, [*write_sides(tmp_path, old, new), "--mixed"]).out
+    lines = output.splitlines()
+    assert max(map(len, lines)) <= columns
+    words = set(output.split())
+    expected = "graph zero-copy --retain-memory --check-every --message packed cannot told apart"
+    assert set(expected.split()) <= words
+    assert "policy" in words and "Only" in words

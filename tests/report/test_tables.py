@@ -9,7 +9,7 @@ from made_records import make_record, make_run, rows_of, write_campaign, write_r
 from dataflow.analysis.comparison import Pair
 from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import Result, group_results
-from dataflow.records.schema import Link, NodeCosts
+from dataflow.records.schema import Link, NodeCosts, ProcessCost
 from dataflow.report import render
 from dataflow.report.pages import build_agreement, load_rows, page_sections
 from dataflow.report.sections import sections
@@ -254,8 +254,13 @@ def on_nodes(transport, seconds, runtime="store"):
 def test_the_demo_has_times_of_100_iterations_from_campaigns(tmp_path):
     kept = {"retain_memory": True}
     for day, seconds in (("1-a", 2.0), ("2-b", 3.0)):
-        times = [("store driver-queue", {}, seconds), ("graph shm", {}, seconds / 8),
-                 ("store driver-queue", kept, seconds / 4), ("graph shm", kept, seconds / 20)]  # fmt: skip
+        memory = {"processes": {"driver": ProcessCost(peak_memory_bytes=3 * 2**30)}}
+        times = [
+            ("store driver-queue", {}, seconds, memory),
+            ("graph shm", {}, seconds / 8, memory),
+            ("store driver-queue", kept, seconds / 4, memory),
+            ("graph shm", kept, seconds / 20, memory),
+        ]
         environment = {"clock_code": "a", "boot": day, "versions": VERSIONS}
         write_campaign(tmp_path / day, *times, environment=environment)
     text = build_pages(campaigns=tmp_path)["demo"]
@@ -263,9 +268,11 @@ def test_the_demo_has_times_of_100_iterations_from_campaigns(tmp_path):
                "ray_cg_simulate_chat_learn_data_flow.py   # about 25 to 38 seconds\n")  # fmt: skip
     assert all(f".venv/bin/python {script}" in text for script in scripts)
     rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
-    assert rows[0] == "| the demo, on its GPUs | 279.23 s | 35.37 s | 7.9 |"
-    assert rows[1] == "| here | 200 to 300 s | 25 to 38 s | 8 (2 boots) |"
-    assert rows[2].endswith("(`--retain-memory`) | 50 to 75 s | 10 to 15 s | 5 (2 boots) |")
+    assert rows[0] == "| the demo, on its GPUs | 279.23 s | 35.37 s | 7.9 | - |"
+    assert rows[1] == "| here | 200 to 300 s | 25 to 38 s | 8 (2 boots) | 3 and 3 |"
+    assert rows[2].endswith(
+        "(`--retain-memory`) | 50 to 75 s | 10 to 15 s | 5 (2 boots) | 3 and 3 |"
+    )
     assert (
         "100 iterations, messages of 32 MiB to 160 MiB." in text
         and "Campaigns: 2 (1-a, 2-b)" in text
