@@ -18,7 +18,6 @@ TOO_DENSE = {
     "dataflow/analysis/stages.py",
     "dataflow/analysis/statistics.py",
     "dataflow/analysis/workload.py",
-    "dataflow/commands/compare.py",
     "dataflow/endpoints/actor.py",
     "dataflow/endpoints/inbox.py",
     "dataflow/endpoints/payload.py",
