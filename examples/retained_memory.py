@@ -7,8 +7,14 @@ In the tables of this suite: `store refs` before, `store refs --retain-memory` a
 
 import ray
 
-from dataflow.workers.variables import RETAIN_MEMORY
 from examples.actors import Rollout, Trainer, print_times, start
+
+RETAIN_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "4000000000",
+    "MALLOC_TRIM_THRESHOLD_": "8000000000",
+    "MALLOC_TOP_PAD_": "67108864",
+    "MALLOC_ARENA_MAX": "1",
+}
 
 
 def retain(actor):
