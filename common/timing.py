@@ -148,11 +148,12 @@ class Endpoint:
         return int(np.count_nonzero(is_wrong))
 
     def owns_messages(self) -> bool:
-        """Return whether the messages that are held are in memory of this process only, and not views of a store."""
+        """Return whether the messages that are held are on a GPU or in memory of this process only, and no views."""
         shared = find_shared_memory()
         for held in self.held:
+            is_on_host = held.tensor.device.type == "cpu"
             address = held.tensor.data_ptr()
-            if any(address in addresses for addresses in shared):
+            if is_on_host and any(address in addresses for addresses in shared):
                 return False
         return True
 
