@@ -68,17 +68,21 @@ class Row:
         # Whether the baseline does the same work, so that its time may be divided.
         self.is_comparable = all(pair.old.work == pair.new.work for pair in pairs.values())
         ratios: dict[str, float] = {}
-        if self.is_comparable:
-            ratios = {name: 1 / pair.ratio.value for name, pair in pairs.items()}
-        boots = {name: boot_of(pair.new) for name, pair in pairs.items()}
+        boots: dict[str, str] = {}
+        for name, pair in pairs.items():
+            boots[name] = boot_of(pair.new)
+            if self.is_comparable:
+                ratios[name] = 1 / pair.ratio.value
         self.boots = {*boots.values()}
         self.factor = Factor(ratios, boots)
 
     def divide(self, other: "Row") -> Factor:
         """Return how many times as fast as another configuration it was, in each campaign that has both."""
         theirs = other.factor.ratios
-        ours = self.factor.ratios
-        ratios = {name: ratio / theirs[name] for name, ratio in ours.items() if name in theirs}
+        ratios = {}
+        for name, ratio in self.factor.ratios.items():
+            if name in theirs:
+                ratios[name] = ratio / theirs[name]
         return Factor(ratios, self.factor.boots)
 
     @property
@@ -86,9 +90,13 @@ class Row:
         """Return what multiplies and divides a ratio for the ends of its interval in a campaign; the largest of all."""
         if self.is_baseline or not self.is_comparable:
             return None
-        intervals = [pair.ratio.interval for pair in self.pairs.values()]
-        known = [ends for ends in intervals if ends]
-        return max((sqrt(high / low) for low, high in known), default=None)
+        largest = None
+        for pair in self.pairs.values():
+            if pair.ratio.interval:
+                low, high = pair.ratio.interval
+                change = sqrt(high / low)
+                largest = max(change, largest or change)
+        return largest
 
     @property
     def peak_memory_bytes(self) -> int:
@@ -132,13 +140,16 @@ def load_campaigns(folder: Path, other: Path | None = None) -> Campaigns:
 
     The results of a table share their reference times, as in the tables of one measurement.
     """
-    # An interrupted campaign can have no record.
-    folders = sorted(path for path in folder.glob("*") if [*path.glob("*.json*")])
-    if other:
-        folders = [path for path in folders if not path.samefile(other)]
-    if not folders:
+    campaigns = {}
+    for path in sorted(folder.glob("*")):
+        is_other = other is not None and path.samefile(other)
+        # An interrupted campaign can have no record.
+        has_records = any(path.glob("*.json*"))
+        if has_records and not is_other:
+            campaigns[path.name] = load_campaign(path)
+    if not campaigns:
         raise RecordError(f"{folder} has no campaigns: make campaign")
-    return {path.name: load_campaign(path) for path in folders}
+    return campaigns
 
 
 def load_campaign(folder: Path) -> list[Result]:
@@ -157,12 +168,18 @@ def combine(campaigns: Campaigns) -> list[Row]:
     """
     rows = []
     for configurations in group_by_table(campaigns):
-        measured = [keep_newest_code(by_campaign) for by_campaign in configurations]
-        baseline = find_baseline([kept for kept in measured if kept])
+        measured = []
+        for by_campaign in configurations:
+            if kept := keep_newest_code(by_campaign):
+                measured.append(kept)
+        baseline = find_baseline(measured)
         for kept in measured:
-            both = [name for name in kept if name in baseline]
-            if both:
-                rows.append(Row({name: Pair(baseline[name], kept[name]) for name in both}))
+            pairs = {}
+            for name, result in kept.items():
+                if name in baseline:
+                    pairs[name] = Pair(baseline[name], result)
+            if pairs:
+                rows.append(Row(pairs))
     return rows
 
 
@@ -171,9 +188,11 @@ def group_by_table(campaigns: Campaigns) -> Iterable[Collection[ByCampaign]]:
     tables: dict[Any, dict[Any, ByCampaign]] = defaultdict(lambda: defaultdict(dict))
     for name, results in campaigns.items():
         for result in results:
-            if result.status == "ok" and not result.is_disturbed:
-                configurations = tables[result.table, result.workload.flow]
-                configurations[key_of(result)][name] = result
+            if result.status != "ok" or result.is_disturbed:
+                continue
+            table = (result.table, result.workload.flow)
+            by_campaign = tables[table][key_of(result)]
+            by_campaign[name] = result
     return [configurations.values() for configurations in tables.values()]
 
 
@@ -187,18 +206,25 @@ def keep_newest_code(by_campaign: ByCampaign) -> ByCampaign:
 
 def find_baseline(measured: Sequence[ByCampaign]) -> ByCampaign:
     """Return the demo's queues or plain references, with no flag that others do not have, or else the first one."""
-    firsts = [next(iter(by_campaign.values())) for by_campaign in measured]
-    flags = [flags_of(result) for result in firsts]
+    if not measured:
+        return {}
+    shared = set.intersection(*map(flags_of, measured))
     for name in (BASELINE, SIMPLEST):
-        for by_campaign, result, own in zip(measured, firsts, flags, strict=True):
-            if result.transport.label == name and own == set.intersection(*flags):
+        for by_campaign in measured:
+            transport = first_of(by_campaign).transport
+            if transport.label == name and flags_of(by_campaign) == shared:
                 return by_campaign
-    return measured[0] if measured else {}
+    return measured[0]
 
 
-def flags_of(result: Result) -> set[tuple[str, str]]:
+def first_of(by_campaign: ByCampaign) -> Result:
+    return next(iter(by_campaign.values()))
+
+
+def flags_of(by_campaign: ByCampaign) -> set[tuple[str, str]]:
     """Return the flags of a configuration with their values."""
-    return {(name, str(value)) for name, value in result.configuration.flags.items()}
+    flags = first_of(by_campaign).configuration.flags
+    return {(name, str(value)) for name, value in flags.items()}
 
 
 def leave_one_out(rows: Sequence[Row]) -> dict[str, dict[Row, bool]]:
@@ -211,8 +237,9 @@ def leave_one_out(rows: Sequence[Row]) -> dict[str, dict[Row, bool]]:
         if row.is_baseline:
             continue
         for boot, ratio in row.factor.by_boot.items():
-            others = [other for name, other in row.factor.by_boot.items() if name != boot]
+            others = dict(row.factor.by_boot)
+            del others[boot]
             if len(others) >= MIN_BOOTS - 1:
-                low, high = predict(others)
+                low, high = predict(others.values())
                 is_inside[boot][row] = low <= ratio <= high
     return is_inside

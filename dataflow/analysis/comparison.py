@@ -31,18 +31,26 @@ class Identity:
 
 
 def find_transports(results: Sequence[Result]) -> list[Result]:
-    """Return the ok results that are verified after each iteration, the demo's baseline first, not the reference."""
+    """Return the ok results that are verified after each iteration, the demo's baseline first.
+
+    The reference is no transport.
+    """
     transports = []
     for result in results:
+        if result.status != "ok":
+            continue
         is_verified_each_time = result.check_every == 1
         is_reference = result.transport.label == REFERENCE
-        if result.status == "ok" and is_verified_each_time and not is_reference:
+        if is_verified_each_time and not is_reference:
             transports.append(result)
     return sorted(transports, key=lambda result: result.name != BASELINE)
 
 
 def is_asked_for(result: Result, plan: Plan) -> bool:
-    """Return whether a result is of the planned workload, with any transport and its flags."""
+    """Return whether a result is of the planned workload, with any transport and its flags.
+
+    Traced and paired results, and those without a time, never are.
+    """
     workload = result.workload
     asked = plan.workload
     theirs = _flags_and_sizes(result.configuration, workload)
@@ -62,7 +70,10 @@ def is_asked_for(result: Result, plan: Plan) -> bool:
 
 
 def _flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[Any, ...]:
-    """Return what must be equal in the records of one ranking: all but the transport, its flags, and the messages."""
+    """Return what must be equal in the records of one ranking: all but the transport, its flags, and the messages.
+
+    That is the device, the layout, the other flags, the flow, and the sizes that no sender chooses.
+    """
     flags = dict(configuration.flags)
     for name in TRANSPORT_FLAGS & flags.keys():
         del flags[name]
@@ -84,18 +95,21 @@ class Pair:
         fails_more_often = failed_share(new) > failed_share(old)
         self.is_worse = old.status == "ok" and (new.status != "ok" or fails_more_often)
         by_pair = {run.pair: run for run in old.shown_runs if run.pair}
-        of_both = [run for run in new.shown_runs if run.pair in by_pair]
-        self.paired_runs = [(by_pair[run.pair], run) for run in of_both]
+        self.paired_runs = []
+        for run in new.shown_runs:
+            if run.pair in by_pair:
+                self.paired_runs.append((by_pair[run.pair], run))
 
     @cached_property
     def ratio(self) -> Ratio:
         """Return new time / old time; of runs that were paired, pair by pair. Disturbed runs have no verdict."""
-        if self.paired_runs:
+        old = self.old.run_seconds
+        new = self.new.run_seconds
+        is_paired = bool(self.paired_runs)
+        if is_paired:
             old = [self.old.seconds_of(run) for run, _ in self.paired_runs]
             new = [self.new.seconds_of(run) for _, run in self.paired_runs]
-            value = ratio(new, old, paired=True)
-        else:
-            value = ratio(self.new.run_seconds, self.old.run_seconds)
+        value = ratio(new, old, paired=is_paired)
         if any(side.is_disturbed for side in self.sides):
             return replace(value, interval=None, is_disturbed=True)
         return value
@@ -103,31 +117,43 @@ class Pair:
 
 def failed_share(result: Result) -> float:
     """Return the share of runs that failed."""
-    return sum(run.status == "failed" for run in result.runs) / len(result.runs)
+    failed = sum(run.status == "failed" for run in result.runs)
+    return failed / len(result.runs)
 
 
 def match_results(
     old: Sequence[Result], new: Sequence[Result]
 ) -> tuple[list[Pair], list[Result], list[Result]]:
-    """Return the pairs, the unmatched old and the unmatched new results; raise RecordError if they do not fit."""
-    every_pair = [Pair(one, other) for one, other in product(old, new)]
-    pairs = [pair for pair in every_pair if pair.paired_runs]
-    matched = [result for pair in pairs for result in pair.sides]
+    """Return the pairs, the unmatched old and the unmatched new results; raise RecordError if they do not fit.
+
+    Runs that were paired make a pair, whatever their configurations are. Other results make a pair if their identity
+    is equal.
+    """
+    pairs = []
+    matched: list[Result] = []
+    for one_result, other_result in product(old, new):
+        pair = Pair(one_result, other_result)
+        if pair.paired_runs:
+            pairs.append(pair)
+            matched += pair.sides
     only_old = _by_identity([result for result in old if result not in matched])
     only_new = _by_identity([result for result in new if result not in matched])
     for identity in only_old.keys() & only_new.keys():
-        pairs.append(Pair(only_old.pop(identity), only_new.pop(identity)))
+        old_result = only_old.pop(identity)
+        new_result = only_new.pop(identity)
+        pairs.append(Pair(old_result, new_result))
     for one, other in product(only_old, only_new):
         _check_same_measurement(one, other)
     if not pairs:
-        raise RecordError(
-            f"no configuration is on both sides: OLD has {_join_labels(old)}, NEW {_join_labels(new)}"
-        )
+        of_old = _join_labels(old)
+        of_new = _join_labels(new)
+        raise RecordError(f"no configuration is on both sides: OLD has {of_old}, NEW {of_new}")
     pairs.sort(key=lambda pair: old.index(pair.old))
     return pairs, [*only_old.values()], [*only_new.values()]
 
 
 def _join_labels(results: Sequence[Result]) -> str:
+    """Return the labels of results; "none" without any."""
     return "; ".join(result.label for result in results) or "none"
 
 
@@ -143,6 +169,7 @@ def _check_same_measurement(one: Identity, other: Identity) -> None:
 
 
 def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:
+    """Return the results by what must be equal; raise RecordError if two of them are equal in it."""
     by_identity: dict[Identity, Result] = {}
     for result in results:
         flags = dict(result.configuration.flags)
@@ -183,5 +210,7 @@ def check_one_machine(results: Sequence[Result], several_boots: bool = False) ->
             groups[f"{table} are of different boots or kernels"] = MACHINE_KEYS
         for environment, (problem, keys) in product(result.environments, groups.items()):
             machine = {key: environment.get(key) for key in keys}
-            for difference in find_differences(first.setdefault(problem, machine), machine):
+            expected = first.setdefault(problem, machine)
+            difference = next(find_differences(expected, machine), None)
+            if difference:
                 raise RecordError(f"{problem}, {difference}: name those of one, or give --mixed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dataflow.analysis.attempts import group_attempts
+from dataflow.analysis.attempts import PlannedRun, group_attempts
 from dataflow.analysis.statistics import MIN_RUNS, typical_seconds
 from dataflow.analysis.workload import flow_of, label_of
 from dataflow.catalogue.catalogue import (
@@ -31,7 +31,10 @@ MIN_P95_SAMPLES = 100  # five are above the percentile; of fewer, it would be ne
 
 
 class Result:
-    """A configuration with all its runs, from at least one record; RecordError if the transport is unknown."""
+    """A configuration with all its runs, from at least one record; RecordError if the transport is unknown.
+
+    The records have the same workload and configuration. `peers` are the results of the same table, with this one.
+    """
 
     def __init__(self, records: Sequence[Record], peers: Sequence["Result"] = ()) -> None:
         self.records = tuple(records)
@@ -54,6 +57,7 @@ class Result:
         self._read_environments()
 
     def _read_flags(self) -> None:
+        """Set what the flags say of the clock: who copies, and how many iterations are timed together."""
         flags = self.configuration.flags
         # The producer's copy is outside of the clock. A packed message is always copied inside.
         is_packed = self.workload.message == "packed"
@@ -66,26 +70,34 @@ class Result:
         self.check_every = options.group_size
 
     def _read_runs(self) -> None:
-        self.runs = [run for record in self.records for run in record.runs]
+        """Set the runs: all, the ok ones, those that nothing disturbed, and those that were asked for."""
+        self.runs: list[Run] = []
+        for record in self.records:
+            self.runs += record.runs
         self.paired = any(run.pair for run in self.runs)
         self.allows_disturbed = all(
             record.arguments.get("allow_disturbed") for record in self.records
         )
         self.ok_runs = [run for run in self.runs if run.status == "ok"]
         self.quiet_runs = [run for run in self.runs if self.allows_disturbed or not run.disturbance]
-        self.planned_runs = [
-            planned
-            for record in self.records
-            for planned in group_attempts(record.runs, self.allows_disturbed)
-        ]
+        self.planned_runs: list[PlannedRun] = []
+        for record in self.records:
+            self.planned_runs += group_attempts(record.runs, self.allows_disturbed)
         self.ok_planned_runs = [planned for planned in self.planned_runs if planned.is_ok]
         # An ok run does not make up for a wrong one.
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)
 
     def _read_shown_runs(self) -> None:
-        self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
-        self.run_seconds = [self.seconds_of(run) for run in self.shown_runs if run.seconds]
-        self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
+        """Set the times of the runs that count, in seconds, and what their readers got."""
+        self.seconds: list[float] = []
+        self.run_seconds: list[float] = []
+        self.first_seconds: list[float] = []
+        for run in self.shown_runs:
+            self.seconds += run.seconds
+            if run.seconds:
+                self.run_seconds.append(self.seconds_of(run))
+            if run.first_seconds:
+                self.first_seconds.append(run.first_seconds)
         self.readers_own_a_copy = bool(self.ok_runs and self.ok_runs[0].readers_own_a_copy)
         # Times are divided only if it is equal.
         self.work = (self.readers_own_a_copy, self.producer_writes_in_place)
@@ -93,22 +105,29 @@ class Result:
 
     def _share_references(self, peers: Sequence["Result"]) -> None:
         """Set the reference times, which results with equal messages and threads share, so that multiples compare."""
-        conditions = (self.threads, self.workload.edges)
-        alike = [peer for peer in peers if (peer.threads, peer.workload.edges) == conditions]
-        # References of a form that changes the bytes are copies of what is sent.
-        unchanged = [peer for peer in alike if not FORMS.get(peer.workload.message)]
-        runs = [run for peer in unchanged for run in peer.quiet_runs]
-        warm = [run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs]
-        cold = [run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs]
+        warm = []
+        cold = []
+        for peer in peers:
+            has_equal_threads = peer.threads == self.threads
+            has_equal_messages = peer.workload.edges == self.workload.edges
+            # References of a form that changes the bytes are copies of what is sent.
+            is_changed = FORMS.get(peer.workload.message)
+            if has_equal_threads and has_equal_messages and not is_changed:
+                for run in peer.quiet_runs:
+                    warm.append(run.memcpy_before_seconds + run.memcpy_after_seconds)
+                    cold.append(run.cold_copy_before_seconds + run.cold_copy_after_seconds)
         self.memcpy_seconds = median_of(warm)
         self.cold_copy_seconds = None  # of views, which copy nothing
         if self.readers_own_a_copy:
             self.cold_copy_seconds = median_of(cold)
 
     def _read_environments(self) -> None:
-        # Records without an ok run were measured nowhere.
-        measured = [r for r in self.records if any(run.status == "ok" for run in r.runs)]
-        self.environments: list[dict[str, Any]] = [r.environments.get("0", {}) for r in measured]
+        """Set the machines and versions of the records, and the code that is equal for results of campaigns."""
+        self.environments: list[dict[str, Any]] = []
+        for record in self.records:
+            # A record without an ok run was measured nowhere.
+            if any(run.status == "ok" for run in record.runs):
+                self.environments.append(record.environments.get("0", {}))
         environment = self.environments[0] if self.environments else {}
         versions = environment.get("versions") or {}
         # Results are combined over campaigns only if these are equal; None: unknown.
@@ -168,7 +187,10 @@ class Result:
 
     @property
     def quiet_count(self) -> int:
-        """Return how many of the shown runs nothing disturbed."""
+        """Return how many of the shown runs nothing disturbed.
+
+        With --allow-disturbed, the others are shown too.
+        """
         return sum(not run.disturbance for run in self.shown_runs)
 
     @property
@@ -233,8 +255,12 @@ class Result:
         """Return the 95th percentile of the times per iteration; None if fewer than five of them are above it."""
         samples = self.seconds
         if self.in_flight > 1:  # the time of one iteration includes the wait for others
-            samples = [mean for run in self.shown_runs for mean in self._group_means(run)]
-        return float(np.percentile(samples, 95)) if len(samples) >= MIN_P95_SAMPLES else None
+            samples = []
+            for run in self.shown_runs:
+                samples += self._group_means(run)
+        if len(samples) < MIN_P95_SAMPLES:
+            return None
+        return float(np.percentile(samples, 95))
 
     @property
     def times_memcpy(self) -> float | None:
@@ -244,20 +270,27 @@ class Result:
         return self.multiple_of(self.memcpy_seconds)
 
     def multiple_of(self, reference_seconds: float | None) -> float | None:
-        return self.typical_seconds / reference_seconds if reference_seconds else None
+        """Return time / reference time; None if there is no reference."""
+        if not reference_seconds:
+            return None
+        return self.typical_seconds / reference_seconds
 
     @property
     def peak_memory_bytes(self) -> int:
         """Return the largest sum over the processes of a run."""
-        sums = []
+        largest = 0
         for run in self.shown_runs:
-            sums.append(sum(cost.peak_memory_bytes or 0 for cost in run.processes.values()))
-        return max(sums, default=0)
+            of_run = sum(cost.peak_memory_bytes or 0 for cost in run.processes.values())
+            largest = max(largest, of_run)
+        return largest
 
     @property
     def faults_per_iteration(self) -> float | None:
         """Return the page faults of all processes together; None if they are unknown."""
-        counts = [cost.minor_faults for run in self.shown_runs for cost in run.processes.values()]
+        counts = []
+        for run in self.shown_runs:
+            for cost in run.processes.values():
+                counts.append(cost.minor_faults)
         return self._mean_per_iteration(counts) if counts else None
 
     @property
@@ -267,14 +300,20 @@ class Result:
 
     def _mean_per_iteration(self, amounts: Sequence[float | None]) -> float | None:
         """Return the sum of amounts / the number of iterations; None if an amount is unknown."""
-        known = [amount for amount in amounts if amount is not None]
-        return sum(known) / len(self.seconds) if len(known) == len(amounts) else None
+        total = 0.0
+        for amount in amounts:
+            if amount is None:
+                return None
+            total += amount
+        return total / len(self.seconds)
 
     @property
     def overhead_share(self) -> float | None:
         """Return the time of the null transport / the time per iteration: the share of the benchmark itself."""
         null_seconds = median_of(run.null_transport_seconds for run in self.shown_runs)
-        return null_seconds / self.typical_seconds if null_seconds else None
+        if not null_seconds:
+            return None
+        return null_seconds / self.typical_seconds
 
 
 def find_transport(record: Record) -> Transport:
@@ -286,6 +325,7 @@ def find_transport(record: Record) -> Transport:
 
 
 def explain_not_settled(run: Run) -> str:
+    """Return why a run does not count whose times still changed after the warm-up, and what to do."""
     return (
         f"{NOT_SETTLED}: after {run.warmup_iterations} untimed iterations, the times still changed or the page faults "
         "still fell: give --warmup a larger number"

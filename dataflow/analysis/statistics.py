@@ -63,8 +63,10 @@ def ratio(run_seconds: Sequence[float], baseline: Sequence[float], paired: bool 
         ttest_rel,
     )  # takes half a second, which a run does not need
 
-    ours, theirs = np.log(run_seconds), np.log(baseline)
-    value, runs = float(np.exp(ours.mean() - theirs.mean())), min(len(ours), len(theirs))
+    ours = np.log(run_seconds)
+    theirs = np.log(baseline)
+    value = float(np.exp(ours.mean() - theirs.mean()))
+    runs = min(len(ours), len(theirs))
     if runs < MIN_RUNS:
         return Ratio(value, runs)
     if not any(

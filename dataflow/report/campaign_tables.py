@@ -26,6 +26,7 @@ def format_times(row: Row, factor: float = 1e3) -> str:
 
 
 def format_boots(count: int) -> str:
+    """Return "one boot", or "3 boots"."""
     return "one boot" if count == 1 else f"{count} boots"
 
 
@@ -81,16 +82,24 @@ def format_repeatability(row: Row) -> str:
 
 
 def format_times_memcpy(row: Row) -> str:
-    multiples = [pair.new.times_memcpy for pair in row.pairs.values()]
-    return format_significant(median_of([multiple] for multiple in multiples if multiple))
+    """Return the median of the campaigns; "-" for views."""
+    known = []
+    for pair in row.pairs.values():
+        if pair.new.times_memcpy:
+            known.append(pair.new.times_memcpy)
+    return format_significant(median_of([known]))
 
 
 def format_campaigns(row: Row) -> str:
+    """Return how many campaigns a row has, and on how many boots."""
     return f"{len(row.pairs)} ({format_boots(len(row.boots))})"
 
 
 def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
-    """Return the columns of a table of campaigns; each factor has the memory that it costs beside it."""
+    """Return the columns of a table of campaigns; each factor has the memory that it costs beside it.
+
+    The first baseline names the column of the factors, because a table has one baseline.
+    """
     baseline = tables.short_label(rows[0].baseline)
     return (
         Column("configuration", lambda row: tables.short_label(row.newest)),
@@ -118,11 +127,12 @@ def describe_campaigns(rows: Sequence[Row]) -> list[str]:
     failures = []
     for name in names:
         for row in rows:
-            if name in row.pairs:
-                result = row.pairs[name].new
-                measured.append(result)
-                if result.failure:
-                    failures.append(f"{name}: {result.label}: {result.failure}.")
+            if name not in row.pairs:
+                continue
+            result = row.pairs[name].new
+            measured.append(result)
+            if result.failure:
+                failures.append(f"{name}: {result.label}: {result.failure}.")
     return [*failures, *provenance(measured, names)]
 
 
@@ -168,9 +178,13 @@ def draw_factors(rows: Sequence[Row]) -> Chart | None:
 
 
 def describe_fastest_factor(rows: Sequence[Row], marks: Sequence[Mark]) -> str:
-    """Return the first line of the chart's title: the largest factor, if there are enough boots for an interval."""
-    if any(row.factor.interval is None for row in rows if row.is_comparable):
-        return ""
+    """Return the first line of the chart's title: the largest factor, if there are enough boots for an interval.
+
+    Without an interval, it would be a ranking that nobody can trust.
+    """
+    for row in rows:
+        if row.is_comparable and row.factor.interval is None:
+            return ""
     fastest = max(marks, key=lambda mark: mark.value)
     return f"{fastest.name} is {fastest.label} times as fast as {rows[0].baseline.label}.\n"
 
@@ -192,10 +206,14 @@ def build_check(is_inside: Mapping[str, Mapping[Row, bool]]) -> Section:
         ),
         Column("outside (its table)", lambda item: describe_outside(item[1]), is_text=True),
     )
-    every = [inside for of_boot in is_inside.values() for inside in of_boot.values()]
-    share = format_significant(100 * sum(every) / len(every))
+    inside = 0
+    count = 0
+    for of_boot in is_inside.values():
+        count += len(of_boot)
+        inside += sum(of_boot.values())
+    share = format_significant(100 * inside / count)
     sentence = (
-        f"{share} % of {len(every)} ratios lie in the interval of the other boots "
+        f"{share} % of {count} ratios lie in the interval of the other boots "
         f"({format_boots(len(is_inside) - 1)} each)."
     )
     return Section("campaign-check", "", sentence, make_table([*is_inside.items()], columns))

@@ -100,12 +100,15 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
     rows = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}", "-"]]
     used = []
     for flag, place in DEMO_FLAGS.items():
-        both = [by_name[name + flag] for name in SCRIPTS if name + flag in by_name]
-        if len(both) == len(SCRIPTS):
-            used += both
-            times = [f"{format_demo_seconds(row)} s" for row in both]
-            memory = " and ".join(format_memory(row) for row in both)
-            rows.append([place, *times, describe_factor(both[1].divide(both[0])), memory])
+        names = [name + flag for name in SCRIPTS]
+        if not by_name.keys() >= {*names}:
+            continue
+        both = [by_name[name] for name in names]
+        used += both
+        times = [f"{format_demo_seconds(row)} s" for row in both]
+        factor = describe_factor(both[1].divide(both[0]))
+        memory = " and ".join(format_memory(row) for row in both)
+        rows.append([place, *times, factor, memory])
     headers = (
         "where",
         "queues through the driver",
@@ -126,6 +129,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
 
 
 def format_demo_seconds(row: Row) -> str:
+    """Return the range of the seconds of as many iterations as the demo has."""
     return format_times(row, factor=DEMO_ITERATIONS)
 
 
@@ -152,15 +156,19 @@ def build_agreement(folder: Path) -> Section:
 def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
     """Return a list of four answers: one node with copies, one node with views, several nodes, GPUs."""
     on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
-    views = [row for row in on_ray if not row.is_comparable]
     answers = [answer_one_node(on_ray)]
+    views = [row for row in on_ray if not row.is_comparable]
     if views:
         answers.append(answer_views(views))
-    on_links = [result for result in results if result.table == "cluster" and link_seconds(result)]
-    nodes = [result for result in on_links if tables.readers_of(result) == tables.OWN_COPY]
-    if nodes:
-        answers.append(answer_several_nodes(nodes))
-    return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])
+    on_several_nodes = []
+    for result in results:
+        owns_copy = tables.readers_of(result) == tables.OWN_COPY
+        if result.table == "cluster" and owns_copy and link_seconds(result):
+            on_several_nodes.append(result)
+    if on_several_nodes:
+        answers.append(answer_several_nodes(on_several_nodes))
+    answers.append(GPU_ANSWER)
+    return "\n".join(f"* {answer}" for answer in answers)
 
 
 def answer_one_node(rows: Sequence[Row]) -> str:
@@ -187,9 +195,14 @@ def answer_one_node(rows: Sequence[Row]) -> str:
 
 def describe_failures(row: Row) -> str:
     """Return how many runs of a configuration failed in all campaigns; "" if none did."""
-    runs = [run for pair in row.pairs.values() for run in pair.new.runs]
-    failed = sum(run.status == "failed" for run in runs)
-    return f"`{row.newest.name}` {failed} of {len(runs)}" if failed else ""
+    count = 0
+    failed = 0
+    for pair in row.pairs.values():
+        count += len(pair.new.runs)
+        failed += sum(run.status == "failed" for run in pair.new.runs)
+    if not failed:
+        return ""
+    return f"`{row.newest.name}` {failed} of {count}"
 
 
 def answer_views(rows: Sequence[Row]) -> str:
@@ -267,33 +280,42 @@ def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
         factor = divide(system)
         return describe_factor(factor, has_boots=False) if factor else "not measured"
 
-    factors = [factor for system in SYSTEMS["systems"] if (factor := divide(system))]
-    details = [f"{format_memory(new)} GiB"] if new else []
-    if boots := describe_boots(factors):
-        details.append(boots)
-    edges = new.newest.workload.edges if new else ()
-    sizes = [edge.bytes for edge in edges]
-    messages = "flat tensors"
-    if sizes:
-        messages += f" of {min(sizes) // MIB} to {format_bytes(max(sizes))}"
-    brackets = f" ({', '.join(details)})" if details else ""
-    return Column(f"{messages} in this benchmark: {step}{brackets}, times as fast", format_step)
+    header = f"flat tensors in this benchmark: {step}"
+    if new:
+        sizes = [edge.bytes for edge in new.newest.workload.edges]
+        smallest = min(sizes) // MIB
+        largest = format_bytes(max(sizes))
+        header = f"flat tensors of {smallest} to {largest} in this benchmark: {step}"
+        factors = []
+        for system in SYSTEMS["systems"]:
+            if factor := divide(system):
+                factors.append(factor)
+        details = f"{format_memory(new)} GiB"
+        if boots := describe_boots(factors):
+            details += f", {boots}"
+        header += f" ({details})"
+    return Column(f"{header}, times as fast", format_step)
 
 
 def describe_measured(system: Mapping[str, Any]) -> str:
     """Return how many times as fast a change made the system itself, in pairs of runs, or that nothing was measured."""
     if "measured" not in system:
         return "not measured"
-    text, program, cause = itemgetter("text", "program", "cause")(system["measured"])
-    measured = find_change(program, cause)
-    change = ratio(measured["after"], measured["seconds_per_step"], paired=True)
+    description = system["measured"]
+    measured = find_change(description["program"], description["cause"])
+    before = measured["seconds_per_step"]
+    after = measured["after"]
+    change = ratio(after, before, paired=True)
     if change.interval is None:
         return "not measured"
     low, high = change.interval
-    factor = f"{1 / change.value:.2f} ({1 / high:.2f} to {1 / low:.2f})"
-    pairs = f"{change.runs} pairs of runs"
-    verdict = ", no difference shown" if change.verdict in UNRANKED else ""
-    return f"{text}: {factor}, {pairs}{verdict}"
+    interval = f"{1 / high:.2f} to {1 / low:.2f}"
+    text = (
+        f"{description['text']}: {1 / change.value:.2f} ({interval}), {change.runs} pairs of runs"
+    )
+    if change.verdict in UNRANKED:
+        text += ", no difference shown"
+    return text
 
 
 def find_change(program: str, cause: str) -> Mapping[str, Any]:

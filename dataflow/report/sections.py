@@ -52,7 +52,9 @@ class Group:
 
     def is_in_campaigns(self, result: Result) -> bool:
         """Return whether the page has the factors of newer campaigns for it, which other tables do not give again."""
-        return not result.traced and measured_key(result) in self.in_campaigns
+        if result.traced:
+            return False
+        return measured_key(result) in self.in_campaigns
 
 
 def measured_key(result: Result) -> MeasuredKey:
@@ -61,6 +63,7 @@ def measured_key(result: Result) -> MeasuredKey:
 
 
 def title_of(result: Result) -> str:
+    """Return the flow, and the bytes of an iteration."""
     return f"{result.flow.title}, {format_bytes(result.workload.bytes_per_iteration)} per iteration"
 
 
@@ -72,10 +75,10 @@ def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
 
 
 def is_baseline(result: Result) -> bool:
-    """Whether a configuration is the demo's queues or plain references, whatever number is verified at once."""
-    return result.transport.label in (BASELINE, SIMPLEST) and result.configuration.flags.keys() <= {
-        *tables.GROUP_FLAGS
-    }
+    """Return whether a configuration is the demo's queues or plain references, whatever number is verified at once."""
+    flags = result.configuration.flags.keys()
+    has_baseline_transport = result.transport.label in (BASELINE, SIMPLEST)
+    return has_baseline_transport and flags <= {*tables.GROUP_FLAGS}
 
 
 @dataclass(frozen=True)
@@ -104,14 +107,14 @@ class Table:
 @cache
 def find_tables() -> Mapping[str, Table]:
     """Return how each table is shown, in the order of the report: those of the suite, then those of the studies."""
-    names = [name for name in studies() if (STUDIES_FOLDER / name / "sections.py").exists()]
-    modules = [
-        "dataflow.report.suite_tables",
-        *(f"dataflow.studies.{name}.sections" for name in names),
-    ]
-    return {
-        name: table for module in modules for name, table in import_module(module).SECTIONS.items()
-    }
+    modules = ["dataflow.report.suite_tables"]
+    for name in studies():
+        if (STUDIES_FOLDER / name / "sections.py").exists():
+            modules.append(f"dataflow.studies.{name}.sections")
+    found: dict[str, Table] = {}
+    for module in modules:
+        found |= import_module(module).SECTIONS
+    return found
 
 
 def sections(
@@ -182,7 +185,10 @@ def choose_page_rows(part: Table, group: Group, rows: Sequence[Result]) -> list[
     """Return the positions of the rows that a page has; None for all."""
     shown = list(rows)
     if part.gives_way:
-        shown = [row for row in rows if is_baseline(row) or not group.is_in_campaigns(row)]
+        shown = []
+        for row in rows:
+            if is_baseline(row) or not group.is_in_campaigns(row):
+                shown.append(row)
     if len(shown) > MAX_PAGE_ROWS:
         shown = [shown[position] for position in choose_rows(shown, part.is_kept)]
     if len(shown) == len(rows):
@@ -193,13 +199,26 @@ def choose_page_rows(part: Table, group: Group, rows: Sequence[Result]) -> list[
 def choose_rows(
     results: Sequence[Result], is_kept: Callable[[Result], bool] = is_baseline
 ) -> list[int]:
-    """Return the positions of MAX_PAGE_ROWS results: those that are kept, and the fastest of each kind of readers."""
-    importance: dict[int, tuple[Any, ...]] = {}
+    """Return the positions of MAX_PAGE_ROWS results: those that are kept, and the fastest of each kind of readers.
+
+    Results without a time come last in their kind.
+    """
+
+    def seconds_at(position: int) -> float:
+        result = results[position]
+        return result.typical_seconds if result.seconds else inf
+
+    importance: dict[int, tuple[bool, int]] = {}
     for readers in tables.READER_GROUPS:
-        group = [p for p in range(len(results)) if tables.readers_of(results[p]) == readers]
-        group.sort(key=lambda p: results[p].typical_seconds if results[p].seconds else inf)
-        importance |= {p: (not is_kept(results[p]), rank) for rank, p in enumerate(group)}
-    return sorted(sorted(importance, key=lambda p: importance[p])[:MAX_PAGE_ROWS])
+        group = []
+        for position, result in enumerate(results):
+            if tables.readers_of(result) == readers:
+                group.append(position)
+        group.sort(key=seconds_at)
+        for rank, position in enumerate(group):
+            importance[position] = (not is_kept(results[position]), rank)
+    most_important = sorted(importance, key=lambda position: importance[position])
+    return sorted(most_important[:MAX_PAGE_ROWS])
 
 
 def draw_dots(
@@ -215,24 +234,32 @@ def draw_dots(
     if len(group.done) == 1:
         return None
     dots: dict[str, list[Mark]] = {}
-    for result in (group.ordered[position] for position in choose_rows(group.ordered)):
-        milliseconds = 1e3 * result.typical_seconds
-        ends = tables.milliseconds_interval(result) or (milliseconds, milliseconds)
-        mark = Mark(
-            label(result), format_time(result), milliseconds, *ends, not result.readers_own_a_copy
-        )
-        dots.setdefault(tables.readers_of(result), []).append(mark)
+    for position in choose_rows(group.ordered):
+        result = group.ordered[position]
+        marks = dots.setdefault(tables.readers_of(result), [])
+        marks.append(make_dot(result, label(result)))
     caption = (
         "Line: 95 % interval of the time, from the medians of the runs.",
         *provenance(group.done),
     )
-    title = find_finding(group.ordered) + (
-        title or f"Time per iteration: {title_of(group.done[0])}"
-    )
-    file_name = file_name or group.done[0].table.replace("-", "_")
+    first = group.done[0]
+    title = title or f"Time per iteration: {title_of(first)}"
     return Chart(
-        file_name, title, dots, "milliseconds (logarithmic axis)", memcpy_lines(group.done), caption
+        file_name or first.table.replace("-", "_"),
+        find_finding(group.ordered) + title,
+        dots,
+        "milliseconds (logarithmic axis)",
+        memcpy_lines(group.done),
+        caption,
     )
+
+
+def make_dot(result: Result, name: str) -> Mark:
+    """Return the time of a result in milliseconds, with its interval."""
+    milliseconds = 1e3 * result.typical_seconds
+    low, high = tables.milliseconds_interval(result) or (milliseconds, milliseconds)
+    is_view = not result.readers_own_a_copy
+    return Mark(name, format_time(result), milliseconds, low, high, is_view)
 
 
 def find_finding(results: Sequence[Result], swept: str = "") -> str:
@@ -241,25 +268,33 @@ def find_finding(results: Sequence[Result], swept: str = "") -> str:
     if not baseline:
         return ""
     conditions = attrgetter("work", "check_every", "in_flight", "threads")
-    alike = [
-        r
-        for r in results
-        if conditions(r) == conditions(baseline) and r.transport.label != REFERENCE
-    ]
+    alike = []
+    for result in results:
+        has_equal_conditions = conditions(result) == conditions(baseline)
+        if has_equal_conditions and result.transport.label != REFERENCE:
+            alike.append(result)
     ratio = Pair(alike[-1], baseline).ratio
     if ratio.verdict in UNRANKED or ratio.interval is None:
         return ""
-    fastest, slowest = (tables.short_label(result, swept) for result in (alike[-1], baseline))
+    if not (alike[-1].can_be_ranked and baseline.can_be_ranked):
+        return ""
+    fastest = tables.short_label(alike[-1], swept)
+    slowest = tables.short_label(baseline, swept)
     return f"{fastest} is {format_significant(ratio.value)} times as fast as {slowest}.\n"
 
 
 def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:
     """Return the times of one warm copy per edge in ms, by their names in the legend."""
-    all_cores = [
-        s for result in results for run in result.quiet_runs for s in run.memcpy_all_cores_seconds
-    ]
+    all_cores = []
+    for result in results:
+        for run in result.quiet_runs:
+            all_cores += run.memcpy_all_cores_seconds
     times = {
         "memcpy": results[0].memcpy_seconds,
         "memcpy by all cores": median(all_cores) if all_cores else None,
     }
-    return {f"{name}: {format_milliseconds(s)} ms": 1e3 * s for name, s in times.items() if s}
+    lines = {}
+    for name, seconds in times.items():
+        if seconds:
+            lines[f"{name}: {format_milliseconds(seconds)} ms"] = 1e3 * seconds
+    return lines

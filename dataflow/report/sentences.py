@@ -14,14 +14,19 @@ RANK_QUICK = f'make quick FLAGS="--runs {MIN_RUNS}"'
 
 
 def describe_pair(pair: Pair) -> str:
-    """Return how many times as fast the new configuration is as the old one, and how sure that is."""
+    """Return how many times as fast the new configuration is as the old one, and how sure that is.
+
+    There is no factor between different work, and no verdict of one or two quiet runs.
+    """
     old, new = pair.sides
-    ratio = pair.ratio
     if old.work != new.work:
         takes = f"{describe_takes(new)}, and {describe_takes(old)}"
         return f"{takes}: different work, so there is no factor."
-    if not (old.can_be_ranked and new.can_be_ranked):
-        return f"{describe_times(pair)}. {explain_no_ranking([new, old])}: no verdict."
+    if not old.can_be_ranked or not new.can_be_ranked:
+        times = describe_times(pair)
+        reason = explain_no_ranking([new, old])
+        return f"{times}. {reason}: no verdict."
+    ratio = pair.ratio
     is_slower = ratio.value > 1
     times, ends = format_ratio(ratio, invert=not is_slower)
     factor = f"{times} times as {'long' if is_slower else 'fast'}"
@@ -36,13 +41,15 @@ def describe_pair(pair: Pair) -> str:
 
 
 def describe_takes(result: Result) -> str:
+    """Return the time of a result and what its readers get."""
     return f"{result.label} takes {format_time(result)} where {tables.readers_of(result)}"
 
 
 def describe_times(pair: Pair) -> str:
     """Return both times, as "graph shm: 38 ms, store refs: 240 ms"."""
-    times = [f"{side.label}: {format_time(side)}" for side in (pair.new, pair.old)]
-    return ", ".join(times)
+    old = f"{pair.old.label}: {format_time(pair.old)}"
+    new = f"{pair.new.label}: {format_time(pair.new)}"
+    return f"{new}, {old}"
 
 
 def compare_with_first(results: Sequence[Result]) -> list[str]:
@@ -52,7 +59,10 @@ def compare_with_first(results: Sequence[Result]) -> list[str]:
     baselines of those with the same messages.
     """
     first = results[0]
-    baselines = {result.workload.edges: result for result in results if result.label == first.label}
+    baselines = {}
+    for result in results:
+        if result.label == first.label:
+            baselines[result.workload.edges] = result
     sentences = []
     for baseline in baselines.values():
         if baseline.status != "ok":
@@ -63,25 +73,28 @@ def compare_with_first(results: Sequence[Result]) -> list[str]:
     for result in results:
         if result.label == first.label:
             continue
-        of_equal_messages = baselines.get(result.workload.edges)
-        if of_equal_messages is None:
+        with_equal_messages = baselines.get(result.workload.edges)
+        if with_equal_messages is None:
             sentences.append(f"{result.label} sends other messages than {first.label}: no factor.")
         elif result.status != "ok":
             reason = result.failure or result.status
             sentences.append(f"{result.label} has no result to compare: {reason}.")
-        elif of_equal_messages.status == "ok":
-            sentences.append(describe_pair(Pair(of_equal_messages, result)))
+        elif with_equal_messages.status == "ok":
+            pair = Pair(with_equal_messages, result)
+            sentences.append(describe_pair(pair))
     return sentences
 
 
 def compare_named(results: Sequence[Result], names: Sequence[Sequence[str]]) -> list[str]:
     """Return a sentence for each pair of names that a suite compares, if both have a result with equal messages."""
     measured = [result for result in results if result.status == "ok"]
+    compared = {tuple(pair) for pair in names}
     sentences = []
     for old, new in product(measured, measured):
-        is_named = [old.name, new.name] in [[*pair] for pair in names]
-        if is_named and old.workload.edges == new.workload.edges:
-            sentences.append(describe_pair(Pair(old, new)))
+        has_equal_messages = old.workload.edges == new.workload.edges
+        if (old.name, new.name) in compared and has_equal_messages:
+            pair = Pair(old, new)
+            sentences.append(describe_pair(pair))
     return sentences
 
 
@@ -96,14 +109,17 @@ def describe_fastest(results: Sequence[Result]) -> str:
     if is_ranking_possible(groups.values()):
         sentences = [rank_group(readers, group) for readers, group in groups.items()]
         for group in groups.values():
-            if len(group) > 1:
-                unranked += [result for result in group if not result.can_be_ranked]
+            for result in group:
+                if len(group) > 1 and not result.can_be_ranked:
+                    unranked.append(result)
     else:
         sentences = [*describe_lowest_times(groups)]
         sentences.append(f"{explain_no_ranking(timed)}: not a ranking")
         sentences.append(f"For a ranking: {command_for_ranking(results)}")
     if unranked:
-        names = [f"`{result.label}` ({explain_unranked(result)})" for result in unranked]
+        names = []
+        for result in unranked:
+            names.append(f"`{result.label}` ({explain_unranked(result)})")
         sentences.append(f"Not ranked: {', '.join(names)}")
     return " ".join(f"{sentence}." for sentence in sentences)
 
@@ -111,18 +127,28 @@ def describe_fastest(results: Sequence[Result]) -> str:
 def group_by_readers(timed: Sequence[Result]) -> dict[str, list[Result]]:
     """Return the transports with one copying thread by what readers get, the fastest first."""
     transports = find_transports(timed) or timed
+    fastest_first = sorted(transports, key=lambda result: result.typical_seconds)
     groups: dict[str, list[Result]] = {}
     for readers in tables.READER_GROUPS:
-        group = [r for r in transports if tables.readers_of(r) == readers and r.threads == 1]
+        group = []
+        for result in fastest_first:
+            if tables.readers_of(result) == readers and result.threads == 1:
+                group.append(result)
         if group:
-            groups[readers] = sorted(group, key=lambda result: result.typical_seconds)
+            groups[readers] = group
     return groups
 
 
 def is_ranking_possible(groups: Collection[Sequence[Result]]) -> bool:
     """Return whether two configurations of a group have enough quiet runs, or there is nothing to rank."""
-    counts = [sum(result.can_be_ranked for result in group) for group in groups]
-    return max(counts, default=0) > 1 or all(len(group) == 1 for group in groups)
+    has_several = False
+    for group in groups:
+        rankable = sum(result.can_be_ranked for result in group)
+        if rankable > 1:
+            return True
+        if len(group) > 1:
+            has_several = True
+    return not has_several
 
 
 def rank_group(readers: str, group: Sequence[Result]) -> str:
@@ -132,40 +158,56 @@ def rank_group(readers: str, group: Sequence[Result]) -> str:
         best = (ranked or group)[0]
         return f"If {readers}, `{best.label}` takes {format_time(best)}"
     best, *others = ranked
-    among = "" if best is group[0] else "of those that can be ranked, "
+    among = ""
+    if best is not group[0]:
+        among = "of those that can be ranked, "
     text = f"If {readers}, {among}`{best.label}` is the fastest with {format_time(best)}"
-    equal = [other for other in others if Pair(best, other).ratio.verdict in UNRANKED]
-    if not equal:
-        return text
-    names = " and ".join(f"`{other.label}` ({format_time(other)})" for other in equal)
-    return f"{text}; these runs do not tell it apart from {names}"
+    names = []
+    for other in others:
+        verdict = Pair(best, other).ratio.verdict
+        if verdict in UNRANKED:
+            names.append(f"`{other.label}` ({format_time(other)})")
+    if names:
+        text += f"; these runs do not tell it apart from {' and '.join(names)}"
+    return text
 
 
 def describe_lowest_times(groups: dict[str, list[Result]]) -> Iterator[str]:
     """Yield the configuration with the lowest time of each kind of readers."""
     for readers, group in groups.items():
-        condition = "" if len(groups) == 1 else f" if {readers}"
+        condition = ""
+        if len(groups) > 1:
+            condition = f" if {readers}"
         best = group[0]
-        yield f"Lowest time{condition}: `{best.label}`, {format_time(best)}"
+        time = format_time(best)
+        yield f"Lowest time{condition}: `{best.label}`, {time}"
 
 
 def explain_no_ranking(results: Sequence[Result]) -> str:
-    """Return how many runs there are, and how many of them were disturbed: "One run each, 7 of 7 disturbed"."""
-    counts = {len(result.run_seconds) for result in results}
+    """Return how many runs there are, and how many of them were disturbed.
+
+    For example: "One run each, 7 of 7 disturbed".
+    """
+    counts = [len(result.run_seconds) for result in results]
     fewest = min(counts)
-    runs = f"{fewest} to {max(counts)} runs"
-    if len(counts) == 1:
+    most = max(counts)
+    runs = f"{fewest} to {most} runs"
+    if fewest == most:
         runs = COUNTS.get(fewest, f"{fewest} runs")
     text = f"{runs} each"
-    every = sum(len(result.shown_runs) for result in results)
-    disturbed = every - sum(result.quiet_count for result in results)
-    return f"{text}, {disturbed} of {every} disturbed" if disturbed else text
+    total = sum(len(result.shown_runs) for result in results)
+    quiet = sum(result.quiet_count for result in results)
+    disturbed = total - quiet
+    if disturbed:
+        text += f", {disturbed} of {total} disturbed"
+    return text
 
 
 def command_for_ranking(results: Sequence[Result]) -> str:
     """Return what to do for a ranking: the command for the suite of `make quick`, the flag for others."""
-    if any(record.suite == "quick" for result in results for record in result.records):
-        return RANK_QUICK
+    for result in results:
+        if result.records[0].suite == "quick":
+            return RANK_QUICK
     return f"give --runs {MIN_RUNS} or more, on an idle machine"
 
 
@@ -175,27 +217,34 @@ def explain_unranked(result: Result) -> str:
         return result.status
     if result.is_disturbed:
         return "disturbed"
-    count = result.quiet_count
-    return "one quiet run" if count == 1 else f"{count} quiet runs"
+    if result.quiet_count == 1:
+        return "one quiet run"
+    return f"{result.quiet_count} quiet runs"
 
 
 def format_time(result: Result) -> str:
     """Return the time in milliseconds, with its 95 % interval if there are enough runs."""
     text = f"{tables.format_typical(result)} ms"
     interval = tables.format_interval(result)
-    return text if interval == "-" else f"{text} ({interval})"
+    if interval == "-":
+        return text
+    return f"{text} ({interval})"
 
 
 def format_times_as_fast(result: Result, baseline: Result | None) -> str:
     """Return how many times as fast a result is as the baseline, and the 95 % interval; "-" if their work differs."""
-    if baseline is None or result.check_every != baseline.check_every:
+    if baseline is None:
         return "-"
-    if result.work != baseline.work:
+    is_grouped_alike = result.check_every == baseline.check_every
+    if not is_grouped_alike or result.work != baseline.work:
         return "-"
     if result is baseline:
         return "1"
-    times, ends = format_ratio(Pair(result, baseline).ratio)
-    return times if ends == "-" else f"{times} ({ends})"
+    ratio = Pair(result, baseline).ratio
+    times, ends = format_ratio(ratio)
+    if ends == "-":
+        return times
+    return f"{times} ({ends})"
 
 
 def format_ratio(ratio: Ratio, invert: bool = False) -> tuple[str, str]:
@@ -212,14 +261,32 @@ def format_ratio(ratio: Ratio, invert: bool = False) -> tuple[str, str]:
 def format_times(pair: Pair) -> str:
     """Return both times in ms, with as many digits."""
     digits = max(digits_of(tables.milliseconds_interval(side)) for side in pair.sides)
-    old, new = (tables.format_milliseconds(side.typical_seconds, digits) for side in pair.sides)
+    old = tables.format_milliseconds(pair.old.typical_seconds, digits)
+    new = tables.format_milliseconds(pair.new.typical_seconds, digits)
     return f"{old} → {new}"
+
+
+def format_factor(pair: Pair) -> str:
+    """Return how many times as fast the new side is."""
+    times, _ = format_ratio(pair.ratio, invert=True)
+    return times
+
+
+def format_factor_interval(pair: Pair) -> str:
+    """Return the 95 % interval of that factor; "-" for too few runs."""
+    _, ends = format_ratio(pair.ratio, invert=True)
+    return ends
+
+
+def format_both_faults(pair: Pair) -> str:
+    """Return the page faults per iteration of both sides."""
+    return f"{format_faults(pair.old)} → {format_faults(pair.new)}"
 
 
 PAIR_COLUMNS = (
     Column("ms per iteration", format_times),
-    Column("times as fast", lambda pair: format_ratio(pair.ratio, invert=True)[0]),
-    Column("95 % interval", lambda pair: format_ratio(pair.ratio, invert=True)[1], 2),
+    Column("times as fast", format_factor),
+    Column("95 % interval", format_factor_interval, 2),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-    Column("page faults per iteration", lambda pair: " → ".join(map(format_faults, pair.sides)), 3),
+    Column("page faults per iteration", format_both_faults, 3),
 )

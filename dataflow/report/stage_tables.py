@@ -54,12 +54,13 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
 
 def describe_method(group: Group) -> Sequence[str]:
     """Return how the time was attributed, what a page fault costs, and how much of an iteration is explained."""
-    explained = {
-        label_without_layout(r): fmean(stages.attribute(run)[1] for run in r.shown_runs)
-        for r in group.done
-    }
+    explained = {}
+    faults = []
+    for result in group.done:
+        shares = [stages.attribute(run)[1] for run in result.shown_runs]
+        explained[label_without_layout(result)] = fmean(shares)
+        faults += [stages.fault_seconds(run) * 1e6 for run in result.shown_runs]
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
-    faults = [stages.fault_seconds(run) * 1e6 for result in group.done for run in result.shown_runs]
     return (
         "Mean of the middle half of the iterations of each run, then of the runs (docs/results.md).",
         f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
@@ -70,31 +71,57 @@ def describe_method(group: Group) -> Sequence[str]:
 
 def draw_causes(group: Group) -> Chart | None:
     """Return the traced times of CHARTED, divided by cause, the slowest first; None if none of them was traced."""
-    shown, bars = [result for result in group.done if result.name in CHARTED], []
-    for result in shown:
-        causes = stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
-        segments = {cause: 1e3 * seconds for cause, seconds in causes.items()}
-        total = sum(segments.values())
-        name, label = label_without_layout(result), f"{format_significant(total)} ms"
-        bars.append(Mark(name, label, total, total, total, segments=segments))
+    shown = [result for result in group.done if result.name in CHARTED]
+    bars = [make_bar(result) for result in shown]
     if not bars:
         return None
     bars.sort(key=lambda bar: -bar.value)
-    cause, milliseconds = max(bars[0].segments.items(), key=lambda item: item[1])
-    title = f"About {milliseconds / bars[0].value:.0%} of the time of {bars[0].name} is {cause}: {title_of(shown[0])}"
+    slowest = bars[0]
+    cause, milliseconds = max(slowest.segments.items(), key=lambda item: item[1])
+    share = f"About {milliseconds / slowest.value:.0%} of the time of {slowest.name} is {cause}"
     return Chart(
-        "causes", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown),
-        ("Means of traced iterations (docs/results.md).", *provenance(group.done)), stages.CAUSES,
-    )  # fmt: skip
+        "causes",
+        f"{share}: {title_of(shown[0])}",
+        {"": bars},
+        "milliseconds per iteration",
+        memcpy_lines(shown),
+        ("Means of traced iterations (docs/results.md).", *provenance(group.done)),
+        stages.CAUSES,
+    )
+
+
+def make_bar(result: Result) -> Mark:
+    """Return the milliseconds of each cause of one configuration, as segments of a bar."""
+    causes = stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
+    segments = {cause: 1e3 * seconds for cause, seconds in causes.items()}
+    total = sum(segments.values())
+    name = label_without_layout(result)
+    label = f"{format_significant(total)} ms"
+    return Mark(name, label, total, total, total, segments=segments)
 
 
 def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) -> Table:
     """Return two tables: by stage, which is too wide for pages, so no page has its name, and by cause, with a chart."""
     by_stage = Table(
-        f"{name}-by-stage", lambda group: part_columns(group, lambda run: stages.attribute(run)[0], [*stages.STAGES]),
-        lambda group: group.done, lambda result: f"Milliseconds by stage: {title_of(result)}",
-    )  # fmt: skip
+        f"{name}-by-stage",
+        stage_columns,
+        lambda group: group.done,
+        lambda result: f"Milliseconds by stage: {title_of(result)}",
+    )
     return Table(
-        name, lambda group: part_columns(group, stages.attribute_to_causes, stages.CAUSES), by_stage.rows, chart=chart,
-        title=lambda result: f"Milliseconds by cause: {title_of(result)}", notes=describe_method, before=[by_stage],
-    )  # fmt: skip
+        name,
+        cause_columns,
+        by_stage.rows,
+        chart=chart,
+        title=lambda result: f"Milliseconds by cause: {title_of(result)}",
+        notes=describe_method,
+        before=[by_stage],
+    )
+
+
+def stage_columns(group: Group) -> Sequence[Column]:
+    return part_columns(group, lambda run: stages.attribute(run)[0], [*stages.STAGES])
+
+
+def cause_columns(group: Group) -> Sequence[Column]:
+    return part_columns(group, stages.attribute_to_causes, stages.CAUSES)

@@ -88,7 +88,7 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
     )
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith(f"\n{in_flight}\nafter")
-    assert "`graph shm` is the fastest with 500 ms" in text
+    assert "Lowest time: `graph shm`, 500 ms" in text
     readme.write_text("<!-- end of results -->")
     with pytest.raises(RecordError, match="write each of these marks once"):
         report.main([copies, "--publish", str(tmp_path)])

@@ -15,6 +15,7 @@ from dataflow.report.pages import build_agreement, load_rows, page_sections
 from dataflow.report.sections import sections
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import MAIN_COLUMNS, Column, make_table
+from dataflow.report.text_table import MAX_BAR
 
 VERSIONS = {"ray": "2.60.0", "torch": "2.13.0"}
 LAYOUT = {
@@ -84,7 +85,7 @@ def test_a_wide_terminal_has_a_bar_per_row_and_a_pipe_has_none():
         [*times], [Column("configuration", str), Column("ms", times.get, is_time=True)]
     )
     bars = [line.partition("  ")[2].count("#") for line in render.to_text(table, 80).splitlines()]
-    assert bars == [0, render.MAX_BAR, render.MAX_BAR // 4, 0]
+    assert bars == [0, MAX_BAR, MAX_BAR // 4, 0]
     assert "#" not in render.to_text(table) and "#" not in render.to_text(table, 25)
 
 
