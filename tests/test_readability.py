@@ -19,7 +19,6 @@ TOO_DENSE = {
     "dataflow/endpoints/payload.py",
     "dataflow/endpoints/tensors.py",
     "dataflow/flows/catalogue.py",
-    "dataflow/measure/data_path.py",
     "dataflow/studies/detached_ppo/__init__.py",
     "dataflow/studies/detached_ppo/actors.py",
     "dataflow/studies/external_systems/iceoryx.py",
@@ -33,9 +32,7 @@ TOO_DENSE = {
     "dataflow/studies/weights/flow.py",
     "dataflow/studies/weights/sections.py",
     "dataflow/studies/zero/collectives.py",
-    "dataflow/transports/graph.py",
     "dataflow/transports/shared_ring.py",
-    "dataflow/transports/store.py",
 }
 
 

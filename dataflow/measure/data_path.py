@@ -1,9 +1,11 @@
 """Verify that the bytes of a run took the data path of its transport, from what the kernel and Ray have counted."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from dataflow.catalogue.catalogue import INLINED_BYTES
-from dataflow.flows.flow import DRIVER, Edge
+from dataflow.flows.flow import DRIVER, Edge, Flow
 from dataflow.flows.message import ACKNOWLEDGEMENT, Message
 from dataflow.plan.plan import Plan, bytes_by_link
 from dataflow.records.schema import AS_REQUESTED, NodeCosts, Run
@@ -22,45 +24,95 @@ def find_other_data_path(
     numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store. Other jobs may use the
     store of an existing cluster. Some transports bypass the kernel, and the interface of a node can be unknown.
     """
-    flow = plan.sent_flow
-    received: list[
-        tuple[str, int | None, int]
-    ] = []  # by whom, in all iterations, and what an iteration sent to it
+    transport = plan.transport
+    received: list[Received] = []
     if not plan.options.address:
-        stored, expected = (
-            run.stored_bytes / len(numbers),
-            expected_stored_bytes(plan, INLINED_BYTES),
-        )
-        low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in flow.edges)
-        if stores_messages(plan):
-            headers_bytes = PICKLED_TENSOR_BYTES * sum(
-                len(edge.message.tensor_bytes) for edge in flow.edges
+        stored_bytes = run.stored_bytes / len(numbers)
+        other = find_other_store_use(plan, stored_bytes)
+        if other:
+            return other
+        # The other flow of --beside sends over the loopback interface too.
+        if transport.uses_sockets and not plan.beside:
+            received.append(expect_on_loopback(plan, run))
+    if run.node_costs and not transport.bypasses_kernel:
+        received += expect_on_nodes(plan, run, worker_nodes)
+    for counted in received:
+        if counted.bytes is None:
+            continue
+        per_iteration = counted.bytes / len(numbers)
+        if per_iteration < MIN_SOCKET_SHARE * counted.expected_bytes:
+            took_in = format_bytes(round(per_iteration))
+            expected = format_bytes(counted.expected_bytes)
+            return (
+                f"{counted.by} received {took_in} per iteration, and {expected} were sent to it: "
+                "another data path was used"
             )
-            high = 1.1 * (expected_stored_bytes(plan) + plan.added.store_bytes) + headers_bytes
-            least_bytes, all_bytes = (
-                sum(getattr(m, n) for m in flow.messages) for n in ("least_bytes", "bytes")
-            )
-            low = 0.99 * expected * least_bytes / all_bytes
-        has_large = any(stored_size(plan, message) > INLINED_BYTES for message in flow.messages)
-        if has_large and not low <= stored <= high:
-            took_in, name = format_bytes(round(stored)), plan.configuration.name
-            return (f"the object store took in {took_in} per iteration, and {format_bytes(expected)} are expected of "
-                    f"{name}: another data path was used")  # fmt: skip
-        if plan.transport.uses_sockets and not plan.beside:  # whose bytes would count
-            sent = sum(edge.message.least_bytes for edge in flow.edges) + sum(
-                task.other_bytes for task in flow.tasks
-            )
-            received.append(("the loopback interface", run.loopback_bytes or 0, sent))
-    if not plan.transport.bypasses_kernel:
-        for node, cost in run.node_costs.items():
-            crossed = bytes_by_link(plan.crossings(worker_nodes)).items()
-            sent = sum(count for (_, reader), count in crossed if reader == int(node))
-            received.append((f"node {node}", cost.received_bytes, sent))
-    for name, count, sent in received:
-        if count is not None and count < MIN_SOCKET_SHARE * sent * len(numbers):
-            return (f"{name} received {format_bytes(round(count / len(numbers)))} per iteration, and "
-                    f"{format_bytes(sent)} were sent to it: another data path was used")  # fmt: skip
     return None
+
+
+class Received(NamedTuple):
+    """What an interface has received in the timed iterations."""
+
+    by: str
+    bytes: int | None  # None: it is not known
+    expected_bytes: int  # per iteration
+
+
+def find_other_store_use(plan: Plan, stored_bytes: float) -> str | None:
+    """Return that the object store took in other bytes per iteration than expected; None if it did not."""
+    messages = plan.sent_flow.messages
+    if all(stored_size(plan, message) <= INLINED_BYTES for message in messages):
+        return None
+    low, high = limit_stored_bytes(plan)
+    if low <= stored_bytes <= high:
+        return None
+    took_in = format_bytes(round(stored_bytes))
+    expected_bytes = expected_stored_bytes(plan, INLINED_BYTES)
+    expected = format_bytes(expected_bytes)
+    name = plan.configuration.name
+    return (
+        f"the object store took in {took_in} per iteration, and {expected} are expected of "
+        f"{name}: another data path was used"
+    )
+
+
+def limit_stored_bytes(plan: Plan) -> tuple[float, float]:
+    """Return the least and the most bytes that the object store may take in per iteration."""
+    flow = plan.sent_flow
+    if not stores_messages(plan):
+        payload_bytes = sum(edge.bytes for edge in flow.edges)
+        return 0.0, MAX_STORED_SHARE * payload_bytes
+    tensors = sum(len(edge.message.tensor_bytes) for edge in flow.edges)
+    least_bytes = sum(message.least_bytes for message in flow.messages)
+    most_bytes = sum(message.bytes for message in flow.messages)
+    large_bytes = expected_stored_bytes(plan, INLINED_BYTES)
+    low = 0.99 * large_bytes * least_bytes / most_bytes
+    expected_bytes = expected_stored_bytes(plan) + plan.added.store_bytes
+    headers_bytes = PICKLED_TENSOR_BYTES * tensors
+    high = 1.1 * expected_bytes + headers_bytes
+    return low, high
+
+
+def expect_on_loopback(plan: Plan, run: Run) -> Received:
+    """Return what the loopback interface has received, and what is sent over it on one machine."""
+    flow = plan.sent_flow
+    message_bytes = sum(edge.message.least_bytes for edge in flow.edges)
+    other_bytes = sum(task.other_bytes for task in flow.tasks)
+    received_bytes = run.loopback_bytes or 0
+    return Received("the loopback interface", received_bytes, message_bytes + other_bytes)
+
+
+def expect_on_nodes(plan: Plan, run: Run, worker_nodes: Mapping[str, int]) -> list[Received]:
+    """Return what the nodes have received, and what crosses to each of them."""
+    sent_bytes: Counter[int] = Counter()
+    links = bytes_by_link(plan.crossings(worker_nodes))
+    for (_, reader), count in links.items():
+        sent_bytes[reader] += count
+    received = []
+    for node, costs in run.node_costs.items():
+        expected_bytes = sent_bytes[int(node)]
+        received.append(Received(f"node {node}", costs.received_bytes, expected_bytes))
+    return received
 
 
 def mark_requested_paths(
@@ -74,23 +126,27 @@ def mark_requested_paths(
     can_be_shown = stores_messages(plan) or transport.uses_sockets or transport.gives_views
     if transport.stores == "channels" or transport.bypasses_kernel or not can_be_shown:
         return
-    counted: dict[
-        Edge, bool
-    ] = {}  # edge between nodes -> whether the node that receives it counts its bytes
+    # Edge between nodes -> whether the node that receives it counts its bytes.
+    counted: dict[Edge, bool] = {}
     for edges, _, reader in plan.crossings(worker_nodes):
-        cost = run.node_costs.get(str(reader), NodeCosts())
-        counted |= dict.fromkeys(edges, cost.received_bytes is not None)
+        costs = run.node_costs.get(str(reader), NodeCosts())
+        is_known = costs.received_bytes is not None
+        counted |= dict.fromkeys(edges, is_known)
     for edge in plan.sent_flow.edges:
-        is_seen = counted.get(edge, False) or bool(plan.expects_views and views.get(str(edge)))
-        if not plan.options.address and not is_seen:
-            is_stored = stores_messages(plan) and stored_size(plan, edge.message) > INLINED_BYTES
-            is_seen = is_stored or transport.uses_sockets
-        if (
-            not is_seen
-            and edge.message != ACKNOWLEDGEMENT
-            and AS_REQUESTED not in run.data_paths[str(edge)]
-        ):
-            run.data_paths[str(edge)] += AS_REQUESTED
+        name = str(edge)
+        has_view = plan.expects_views and views.get(name)
+        is_seen = has_view or counted.get(edge) or is_counted_here(plan, edge)
+        is_marked = AS_REQUESTED in run.data_paths[name]
+        if not is_seen and not is_marked and edge.message != ACKNOWLEDGEMENT:
+            run.data_paths[name] += AS_REQUESTED
+
+
+def is_counted_here(plan: Plan, edge: Edge) -> bool:
+    """Return whether the object store or the loopback interface counts a message; other jobs may use a cluster's."""
+    if plan.options.address:
+        return False
+    is_stored = stores_messages(plan) and stored_size(plan, edge.message) > INLINED_BYTES
+    return is_stored or plan.transport.uses_sockets
 
 
 def stores_messages(plan: Plan) -> bool:
@@ -107,19 +163,25 @@ def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
 
     The result is 0 if messages do not pass through the store.
     """
-    flow = plan.sent_flow
-    by_value = [edge.message for edge in flow.edges]
-    stored: dict[str, Sequence[Message]] = {
-        "messages": flow.messages,
-        "arguments": [task.sends for task in flow.tasks]
-        + [e.message for e in flow.edges if e.reader != DRIVER],
-        "calls": by_value,
-        "buffers": by_value,
-    }
-    sizes = [stored_size(plan, message) for message in stored.get(plan.transport.stores, ())]
-    if plan.transport.stores == "buffers":  # they hold batches, and no views with their storage
-        messages = [
-            edge.message for edge in plan.task_flow.edges if edge.message != ACKNOWLEDGEMENT
-        ]
-        sizes += 2 * [message.bytes for message in messages if not message.is_parameters]
+    stores = plan.transport.stores
+    stored = find_stored_messages(plan.sent_flow, stores)
+    sizes = [stored_size(plan, message) for message in stored]
+    if stores == "buffers":  # they hold batches, and no views with their storage
+        for edge in plan.task_flow.edges:
+            message = edge.message
+            if message != ACKNOWLEDGEMENT and not message.is_parameters:
+                sizes += [message.bytes, message.bytes]
     return sum(size for size in sizes if size > larger_than)
+
+
+def find_stored_messages(flow: Flow, stores: str) -> list[Message]:
+    """Return the messages that the object store takes in per iteration; stores: as in `Transport.stores`."""
+    if stores == "messages":
+        return list(flow.messages)
+    if stores in ("calls", "buffers"):
+        return [edge.message for edge in flow.edges]
+    if stores == "arguments":
+        results = [task.sends for task in flow.tasks]
+        arguments = [edge.message for edge in flow.edges if edge.reader != DRIVER]
+        return results + arguments
+    return []

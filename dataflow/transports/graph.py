@@ -23,7 +23,8 @@ class GraphActor(Actor):
 
     def run_after(self, task, *messages):
         """Run a task that reads messages of its own actor; its last arguments only tell Ray what must come first."""
-        return self.forward_step(task, *messages[: len(self.inboxes[task].edges)])
+        count = len(self.inboxes[task].edges)
+        return self.forward_step(task, *messages[:count])
 
 
 class MappedActor(GraphActor, RingActor):
@@ -34,7 +35,8 @@ def by_graph(workers: WorkerGroup, codec: Codec, hint: str | None = None) -> Con
     """Send the codec's data through the graph's channels, which have this type hint."""
     workers.start(GraphActor, codec=codec)
     graph, data_paths = compile_graph(workers, hint)
-    results, device = workers.sent_flow.edges_to(DRIVER), workers.plan.device
+    results = workers.sent_flow.edges_to(DRIVER)
+    device = workers.plan.device
     return Connection(
         submit=lambda query: graph.execute(codec.encode(query)),
         collect=lambda result: codec.decode_all(ray.get(result), results, device),
@@ -47,24 +49,28 @@ def by_mapped(workers: WorkerGroup) -> Connection:
     start_with_rings(workers, MappedActor, RingEndpoint)
     graph, channels = compile_graph(workers, hint=None)
     driver = workers.driver
+    data_paths = {}
+    for edge, channel in channels.items():
+        data_paths[edge] = f"mapped /dev/shm, handle by {channel}"
     return Connection(
         submit=lambda query: graph.execute(driver.handle(DRIVER)),
         collect=lambda result: driver.open_all(DRIVER, ray.get(result)),
-        data_paths={
-            edge: f"mapped /dev/shm, handle by {channel}" for edge, channel in channels.items()
-        },
+        data_paths=data_paths,
     )
 
 
 def compile_graph(workers: WorkerGroup, hint: str | None):
     """Return the compiled graph, and for each edge the type hint and the channel that Ray uses."""
-    plan, flow = workers.plan, workers.sent_flow
+    plan = workers.plan
+    flow = workers.sent_flow
     workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
     buffers = plan.stored_iterations
-    graph = bind(flow, workers.actors, hint).experimental_compile(_max_inflight_executions=buffers)
+    bound = bind(flow, workers.actors, hint)
+    graph = bound.experimental_compile(_max_inflight_executions=buffers)
     # Ray starts one process per graph, which would otherwise still be starting in the first iterations.
-    ray.get(graph._proxy_actor.__ray_ready__.remote())
+    is_ready = graph._proxy_actor.__ray_ready__.remote()
+    ray.get(is_ready)
     if plan.options.address:
         clean_up_at_end(workers, graph)
     data_paths = read_data_paths(graph, flow)
@@ -79,28 +85,40 @@ def bind(flow, actors, hint):
         if hint:
             query.with_tensor_transport("shm")  # the driver is never an NCCL rank
         for task in flow.tasks:
-            actor, edges = actors[task.actor], flow.edges_to(task.name)
-            inputs = [sent[edge.source] for edge in edges]
-            if hint == "nccl" and len(inputs) > 1:
-                # Ray cannot compile a task that joins accelerator edges. It can compile methods that receive one
-                # message each and pass it on, inside the reading actor.
-                inputs = [actor.pass_through.bind(task.name, message) for message in inputs]
-            own = [sent[source] for source in task.reads if flow.actor(source) == task.actor]
-            method = actor.run_after if own else actor.forward_step
-            sent[task.name] = method.bind(task.name, *inputs, *own)
+            actor = actors[task.actor]
+            message = bind_task(flow, task, actor, sent, hint)
+            sent[task.name] = message
             if hint:
-                sent[task.name].with_tensor_transport("shm" if task.name in flow.returns else hint)
-        return MultiOutputNode([sent[source] for source in flow.returns])
+                is_result = task.name in flow.returns
+                message.with_tensor_transport("shm" if is_result else hint)
+        results = [sent[source] for source in flow.returns]
+        return MultiOutputNode(results)
+
+
+def bind_task(flow, task, actor, sent, hint):
+    """Return the node of a task. sent: the nodes of the driver and of all tasks before it."""
+    inputs = [sent[edge.source] for edge in flow.edges_to(task.name)]
+    if hint == "nccl" and len(inputs) > 1:
+        # Ray cannot compile a task that joins accelerator edges. It can compile methods that receive one
+        # message each and pass it on, inside the reading actor.
+        inputs = [actor.pass_through.bind(task.name, message) for message in inputs]
+    own = []
+    for source in task.reads:
+        if flow.actor(source) == task.actor:
+            own.append(sent[source])
+    method = actor.run_after if own else actor.forward_step
+    return method.bind(task.name, *inputs, *own)
 
 
 def prepare_channels(endpoint):
     """Set the size of the channels that this process writes: Ray looks it up in the writing process."""
     message_bytes = 0
     if not isinstance(endpoint, RingEndpoint):
-        messages = [endpoint.sent_flow.message(task) for task in endpoint.outboxes]
-        message_bytes = max(
-            message.serialised_bytes + 512 * len(message.tensor_bytes) for message in messages
-        )
+        flow = endpoint.sent_flow
+        for task in endpoint.outboxes:
+            message = flow.message(task)
+            headers_bytes = 512 * len(message.tensor_bytes)
+            message_bytes = max(message_bytes, message.serialised_bytes + headers_bytes)
     DAGContext.get_current().buffer_size_bytes = message_bytes + CHANNEL_HEADROOM_BYTES
 
 
@@ -108,60 +126,74 @@ def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:
     """Return the type hint and the channel of each edge, as the compiled graph has them."""
     paths = {}
     for task in graph.idx_to_task.values():
-        for argument in filter(lambda argument: isinstance(argument, DAGNode), task.args):
-            source = graph.idx_to_task[graph.dag_node_to_idx[argument]]
+        reader = _task_of(task.dag_node)
+        for argument in task.args:
+            if not isinstance(argument, DAGNode):
+                continue
+            sender = _task_of(argument)
+            index = graph.dag_node_to_idx[argument]
+            source = graph.idx_to_task[index]
             if source.output_channels:  # otherwise the message stays on its actor
-                sender, reader = (
-                    node.get_args()[0] if isinstance(node, ClassMethodNode) else DRIVER
-                    for node in (argument, task.dag_node)
-                )
-                channel = source.output_channels[0]
-                channels = {
-                    type(part).__name__ for part in getattr(channel, "_channels", [channel])
-                }
                 hint = type(source.dag_node.type_hint).__name__
-                paths[f"{sender} -> {reader}"] = f"{hint} over {' + '.join(sorted(channels))}"
+                channel = _describe_channel(source.output_channels[0])
+                paths[f"{sender} -> {reader}"] = f"{hint} over {channel}"
     return {str(edge): paths[str(edge)] for edge in flow.edges}
+
+
+def _task_of(node: DAGNode) -> str:
+    """Return the name of the task that a node of the graph runs; the driver has none."""
+    return node.get_args()[0] if isinstance(node, ClassMethodNode) else DRIVER
+
+
+def _describe_channel(channel: Any) -> str:
+    """Return the names of the classes of a channel's parts, or of the channel itself."""
+    parts = getattr(channel, "_channels", [channel])
+    names = {type(part).__name__ for part in parts}
+    return " + ".join(sorted(names))
 
 
 def check_data_paths(paths: dict[str, str], flow: Flow, hint: str | None, transport: str) -> None:
     """Raise RunFailed if Ray silently chose another channel for an edge, which would be another configuration."""
     type_hint = "TorchTensorType" if hint else "SharedMemoryType"
     for edge in flow.edges:
-        is_accelerated = (
-            hint == "nccl" and edge.source != DRIVER and edge.source not in flow.returns
-        )
+        is_between_actors = edge.source != DRIVER and edge.source not in flow.returns
+        is_accelerated = hint == "nccl" and is_between_actors
         path = paths[str(edge)]
-        if not path.startswith(type_hint) or ("Accelerator" in path) != is_accelerated:
+        has_hint = path.startswith(type_hint)
+        has_accelerator = "Accelerator" in path
+        if not has_hint or has_accelerator != is_accelerated:
             raise RunFailed(f"{edge} uses {path}, which is not the data path of {transport}")
 
 
 def clean_up_at_end(workers, graph):
     """Remove everything of the graph from a cluster that goes on after the run."""
     workers.closing.callback(graph.teardown)
-    names = set().union(*workers.run_in_all(lambda _: cleanup.channel_semaphores()).values())
+    names: set[str] = set()
+    by_worker = workers.run_in_all(lambda _: cleanup.channel_semaphores())
+    for names_of_worker in by_worker.values():
+        names.update(names_of_worker)
     cleanup.remember(workers.plan.run_folder, "semaphores", names)  # those of this machine
 
     def unlink_on_other_machines():
-        actors = workers.actors.values()
-        calls = [
-            actor.__ray_call__.remote(lambda _: cleanup.unlink_semaphores(names))
-            for actor in actors
-        ]
+        calls = []
+        for actor in workers.actors.values():
+            call = actor.__ray_call__.remote(lambda _: cleanup.unlink_semaphores(names))
+            calls.append(call)
         ray.wait(calls, num_returns=len(calls), timeout=5)  # does not raise if an actor is dead
 
     workers.closing.callback(unlink_on_other_machines)
 
 
 TRANSPORTS = {
-    "pickle": partial(by_graph, codec=UNCHANGED),  # Ray pickles the tensors
-    "bytes": partial(by_graph, codec=BYTES),  # Python bytes, which Ray does not pickle
-    "shm": partial(
-        by_graph, codec=DENSE, hint="shm"
-    ),  # tensors are written once, and each reader copies them
-    "nccl": partial(
-        by_graph, codec=DENSE, hint="nccl"
-    ),  # GPU to GPU; the driver's own edges use host memory
-    "zero-copy": partial(by_graph, codec=ARRAYS),  # numpy arrays, which readers map as tensors
+    # Ray pickles the tensors.
+    "pickle": partial(by_graph, codec=UNCHANGED),
+    # Python bytes, which Ray does not pickle.
+    "bytes": partial(by_graph, codec=BYTES),
+    # Tensors are written once, and each reader copies them.
+    "shm": partial(by_graph, codec=DENSE, hint="shm"),
+    # GPU to GPU; the driver's own edges use host memory.
+    "nccl": partial(by_graph, codec=DENSE, hint="nccl"),
+    # numpy arrays, which readers map as tensors.
+    "zero-copy": partial(by_graph, codec=ARRAYS),
     "mapped": by_mapped,
 }
