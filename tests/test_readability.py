@@ -32,7 +32,6 @@ TOO_DENSE = {
     "dataflow/studies/weights/flow.py",
     "dataflow/studies/weights/sections.py",
     "dataflow/studies/zero/collectives.py",
-    "dataflow/transports/shared_ring.py",
 }
 
 

@@ -8,10 +8,12 @@ Each task has one file, a ring of slots, each for one message. Each reader maps 
     slots    packed messages (flows/message.py) that start at a page
 
 The sender writes into a slot again only when every reader has released the message in it. Writes become visible in the
-order of x86, and the handle passes through the kernel or a lock.
+order of x86, and the handle passes through the kernel or a lock. On other processors, the transports that use rings are
+skipped (plan/validate.py).
 """
 
 import errno
+import math
 import mmap
 import os
 import time
@@ -34,7 +36,8 @@ Handle = list  # [task, number]: Ray sends a list of strings and integers withou
 
 
 def _round_to_pages(count: int) -> int:
-    return -(-count // mmap.PAGESIZE) * mmap.PAGESIZE
+    pages = math.ceil(count / mmap.PAGESIZE)
+    return pages * mmap.PAGESIZE
 
 
 class _Segment:
@@ -44,12 +47,15 @@ class _Segment:
         header = np.memmap(path, np.int64, "r+", 0, (slots + readers,))
         # A memoryview, because it is read inside the timed section: a value of an array costs ten times as much.
         values = header.view(np.ndarray).data
-        self.written, self.released_by = values[:slots], values[slots:]
-        first, stride = _round_to_pages(8 * (slots + readers)), _round_to_pages(slot_bytes)
-        self.slots = [
-            np.memmap(path, np.uint8, mode, first + slot * stride, (slot_bytes,)).view(np.ndarray)
-            for slot in range(slots)
-        ]
+        self.written = values[:slots]
+        self.released_by = values[slots:]
+        first = _round_to_pages(8 * (slots + readers))
+        stride = _round_to_pages(slot_bytes)
+        self.slots = []
+        for slot in range(slots):
+            offset = first + slot * stride
+            memory = np.memmap(path, np.uint8, mode, offset, (slot_bytes,))
+            self.slots.append(memory.view(np.ndarray))
 
 
 class Ring(_Segment):
@@ -65,12 +71,12 @@ class Ring(_Segment):
         timeout: float,
     ) -> None:
         path = Path(folder) / sender
-        size = _round_to_pages(8 * (slots + len(readers))) + slots * _round_to_pages(slot_bytes)
+        header_bytes = _round_to_pages(8 * (slots + len(readers)))
+        size = header_bytes + slots * _round_to_pages(slot_bytes)
         try:
             with path.open("xb") as file:
-                os.posix_fallocate(
-                    file.fileno(), 0, size
-                )  # without it, a full /dev/shm is a SIGBUS at the first write
+                # Without it, a full /dev/shm is a SIGBUS at the first write.
+                os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
@@ -80,7 +86,10 @@ class Ring(_Segment):
                 "there, enlarge it (docker run --shm-size), or send less"
             ) from None
         super().__init__(path, slot_bytes, slots, len(readers), "r+")
-        self.sender, self.readers, self.timeout, self.newest = sender, readers, timeout, 0
+        self.sender = sender
+        self.readers = readers
+        self.timeout = timeout
+        self.newest = 0  # number of the message that was published last
 
     def acquire(self, number: int) -> None:
         """Wait until every reader has released what is in the slot of message `number`, or raise RunFailed."""
@@ -90,7 +99,8 @@ class Ring(_Segment):
         deadline = time.monotonic() + self.timeout
         while min(self.released_by) < needed:
             if time.monotonic() > deadline:
-                slowest = self.readers[list(self.released_by).index(min(self.released_by))]
+                released = list(self.released_by)
+                slowest = self.readers[released.index(min(released))]
                 raise RunFailed(
                     f"{slowest} did not release message {needed} of {self.sender} in {self.timeout:g} s"
                 )
@@ -109,9 +119,8 @@ class Ring(_Segment):
                 f"a tensor of {tensor.nbytes} bytes does not fill a slot of {slot_bytes}"
             )
         self.acquire(number)
-        torch.from_numpy(self.slots[number % len(self.slots)]).view(tensor.dtype).copy_(
-            tensor.reshape(-1)
-        )
+        memory = torch.from_numpy(self.slots[number % len(self.slots)])
+        memory.view(tensor.dtype).copy_(tensor.reshape(-1))
         self.publish(number)
         return [self.sender, number]
 
@@ -126,11 +135,15 @@ class View(_Segment):
     def __init__(
         self, folder: Path | str, edge: Edge, slots: int, keep: int, readers: list[str]
     ) -> None:
-        self.sender, self.reader, self.message = edge.source, edge.reader, edge.message
-        super().__init__(
-            Path(folder) / self.sender, self.message.packed_bytes, slots, len(readers), "r"
-        )
-        self.index, self.keep, self.newest, self.released = readers.index(self.reader), keep, 0, 0
+        self.sender = edge.source
+        self.reader = edge.reader
+        self.message = edge.message
+        path = Path(folder) / self.sender
+        super().__init__(path, self.message.packed_bytes, slots, len(readers), "r")
+        self.index = readers.index(self.reader)
+        self.keep = keep
+        self.newest = 0  # number of the message that was opened last
+        self.released = 0
         self.has_strings = any(field.is_python for field in self.message.fields)
         self.buffers = [torch.from_numpy(slot) for slot in self.slots]
         self.payloads = [unpack(buffer, self.message) for buffer in self.buffers]
@@ -143,8 +156,11 @@ class View(_Segment):
         sender, number = handle
         slot = number % len(self.slots)
         if sender != self.sender or self.written[slot] != number:
-            raise RunFailed(f"{self.reader} received the handle of message {number} of {sender}, but the slot holds "
-                               f"message {self.written[slot]} of {self.sender}")  # fmt: skip
+            held = self.written[slot]
+            raise RunFailed(
+                f"{self.reader} received the handle of message {number} of {sender}, but the slot holds "
+                f"message {held} of {self.sender}"
+            )
         if number > self.newest:
             self.newest = number
             if number - self.keep > self.released:
@@ -166,33 +182,42 @@ class RingEndpoint(Endpoint):
 
     def memory(self, task: str) -> Memory | None:
         """Create the task's ring, and return the memory of its slots; None if no other actor reads the task."""
-        readers, plan = self._readers(task), self.plan
+        readers = self._readers(task)
         if not readers:
             return None
-        slots = plan.task_flow.slots(plan.options.in_flight)
-        # The sender gives up after half of the time of an iteration, so that the error names the reader.
-        ring = self.rings[task] = Ring(
-            plan.shared_folder, task, plan.task_flow.message(task).packed_bytes, slots, readers,
+        plan, flow = self.plan, self.plan.task_flow
+        ring = Ring(
+            plan.shared_folder,
+            sender=task,
+            slot_bytes=flow.message(task).packed_bytes,
+            slots=flow.slots(plan.options.in_flight),
+            readers=readers,
+            # The sender gives up after half of the time of an iteration, so that the error names the reader.
             timeout=plan.options.timeout / 2,
-        )  # fmt: skip
+        )
+        self.rings[task] = ring
         return lambda slot: torch.from_numpy(ring.slots[slot])
 
     def _readers(self, sender: str) -> list[str]:
-        return sorted({edge.reader for edge in self.task_flow.edges_from(sender)})
+        edges = self.task_flow.edges_from(sender)
+        return sorted({edge.reader for edge in edges})
 
     def open_inputs(self) -> None:
-        folder, in_flight = self.plan.shared_folder, self.plan.options.in_flight
+        """Map the rings of all messages that this worker reads."""
+        folder = self.plan.shared_folder
+        in_flight = self.plan.options.in_flight
+        slots = self.task_flow.slots(in_flight)
         for edge in self.sent_flow.edges_to_actor(self.name):
-            slots, readers = self.task_flow.slots(in_flight), self._readers(edge.source)
-            self.views[edge.reader, edge.source] = View(folder, edge, slots, in_flight, readers)
+            readers = self._readers(edge.source)
+            view = View(folder, edge, slots, in_flight, readers)
+            self.views[edge.reader, edge.source] = view
 
     def open_all(self, task: str, handles: Sequence[Handle]) -> list[Payload]:
         """Return the payloads of handles as views; raise RunFailed if the task does not read one of the messages."""
         payloads = []
         for handle in handles:
-            if not isinstance(
-                handle, list
-            ):  # a compiled graph passes a failed deserialisation as an argument
+            # A compiled graph passes a failed deserialisation as an argument.
+            if not isinstance(handle, list):
                 raise RunFailed(f"{task} expected a handle, got {type(handle).__name__}")
             if (task, handle[0]) not in self.views:
                 raise RunFailed(
