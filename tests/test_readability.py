@@ -15,7 +15,6 @@ TOO_DENSE = {
     "dataflow/analysis/stages.py",
     "dataflow/analysis/workload.py",
     "dataflow/endpoints/actor.py",
-    "dataflow/endpoints/inbox.py",
     "dataflow/endpoints/payload.py",
     "dataflow/endpoints/tensors.py",
     "dataflow/flows/catalogue.py",

@@ -3,7 +3,7 @@
 import ctypes
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +30,11 @@ def read_first_bytes(tensor: torch.Tensor, size: int, read_at: Callable[[int], A
     if tensor.is_cpu and tensor.nbytes >= size and tensor.is_contiguous():
         return read_at(tensor.data_ptr()).raw
     # The sequence number is in the first row. To copy the whole tensor could take long.
-    row = tensor[(0,) * (tensor.dim() - 1)] if tensor.nbytes >= size else tensor
-    return bytes(row.contiguous().reshape(-1).view(torch.uint8)[:size].tolist())
+    if tensor.nbytes >= size:
+        first_row = (0,) * (tensor.dim() - 1)
+        tensor = tensor[first_row]
+    flat = tensor.contiguous().reshape(-1)
+    return bytes(flat.view(torch.uint8)[:size].tolist())
 
 
 class Views:
@@ -39,17 +42,42 @@ class Views:
 
     def __init__(self) -> None:
         self.by_edge: dict[str, bool | None] = {}  # None: only some of the edge's tensors do
+        self.ranges: list[tuple[int, int]] = []  # first address, and the one after the last
         with open("/proc/self/maps") as maps:
-            bounds = [line.split(" ", 1)[0].split("-") for line in maps if "/dev/shm/" in line]
-        self.ranges = [(int(begin, 16), int(end, 16)) for begin, end in bounds]
+            for line in maps:
+                if "/dev/shm/" in line:
+                    addresses, _, _ = line.partition(" ")
+                    begin, _, end = addresses.partition("-")
+                    bounds = (int(begin, 16), int(end, 16))
+                    self.ranges.append(bounds)
 
     def add(self, edge: str, items: Sequence[Any]) -> None:
+        """Take note of whether the tensors of an edge are views."""
         for tensor in items:
-            if isinstance(tensor, torch.Tensor) and tensor.nbytes:
-                is_view = tensor.is_cpu and any(
-                    begin <= tensor.data_ptr() < end for begin, end in self.ranges
-                )
-                self.by_edge[edge] = is_view if self.by_edge.get(edge, is_view) == is_view else None
+            if not isinstance(tensor, torch.Tensor) or not tensor.nbytes:
+                continue
+            is_view = self._is_view(tensor)
+            earlier = self.by_edge.get(edge, is_view)
+            self.by_edge[edge] = is_view if earlier == is_view else None
+
+    def _is_view(self, tensor: torch.Tensor) -> bool:
+        if not tensor.is_cpu:
+            return False
+        address = tensor.data_ptr()
+        return any(begin <= address < end for begin, end in self.ranges)
+
+
+PYTHON_TYPES = {"str": str, "ints": list, "floats": list}  # of an item of a field of Python objects
+
+
+class NumberRead(NamedTuple):
+    """How the sequence number of a field is read from the inputs of a task."""
+
+    edge: int  # index of the input
+    field: str  # "": the message is one tensor
+    is_list: bool
+    size: int  # bytes
+    read_at: Callable[[int], Any]  # reads so many bytes at an address
 
 
 class Inbox:
@@ -60,18 +88,28 @@ class Inbox:
     """
 
     def __init__(self, edges: tuple[Edge, ...], device: str, keep: int) -> None:
-        self.edges, self.device = edges, device
+        self.edges = edges
+        self.device = device
         self.is_flat = all(edge.message.is_flat for edge in edges)
-        # Per edge: name, whether it is a list, bytes and a reader of each sequence number.
-        self.reads: list[list[tuple[str, bool, int, Any]]] = [
-            [(field.name, field.is_list, size, (ctypes.c_char * size).from_address)
-             for field in edge.message.fields if (size := number_bytes(field))]
-            for edge in edges
-        ]  # fmt: skip
+        self.reads: list[NumberRead] = []
+        self.numbered: list[tuple[Edge, Field]] = []  # those of `reads`
+        for index, edge in enumerate(edges):
+            for field in edge.message.fields:
+                size = number_bytes(field)
+                if size:
+                    kind = ctypes.c_char * size
+                    read = NumberRead(
+                        edge=index,
+                        field=field.name,
+                        is_list=field.is_list,
+                        size=size,
+                        read_at=kind.from_address,
+                    )
+                    self.reads.append(read)
+                    self.numbered.append((edge, field))
         self.held: deque[tuple[int, Sequence[Payload]]] = deque(maxlen=keep)
-        self.received: list[
-            list[bytes]
-        ] = []  # per message and field with a sequence number, the number as it was read
+        # Per message: the sequence number of each of `reads`, as it was read.
+        self.received: list[list[bytes]] = []
         self.last = 0  # number of the newest message
 
     def take(self, inputs: Sequence[Payload]) -> int:
@@ -82,14 +120,18 @@ class Inbox:
         try:
             if not self.is_flat or len(inputs) != len(self.edges):
                 check_inputs(inputs, self.edges)
+            # Each call of a function takes time here, also that of append.
             numbers = [
                 read_first_bytes(
-                    payload[name][0] if is_list else payload[name] if name else payload,
+                    inputs[edge][name][0]
+                    if is_list
+                    else inputs[edge][name]
+                    if name
+                    else inputs[edge],
                     size,
                     read_at,
                 )
-                for payload, reads in zip(inputs, self.reads)  # noqa: B905  # it was checked, and strict takes time
-                for name, is_list, size, read_at in reads
+                for edge, name, is_list, size, read_at in self.reads
             ]
         except (AttributeError, IndexError, TypeError):
             check_inputs(inputs, self.edges)
@@ -108,84 +150,130 @@ class Inbox:
 
         Add the wrong bytes by edge and field to `wrong`. All bytes of a missing message are wrong.
         """
-        received, self.received, self.last = self.received, [], last
-        due, held = range(first, last + 1), dict(self.held)
+        received = self.received
+        self.received = []
+        self.last = last
+        due = range(first, last + 1)
         missing = abs(len(due) - len(received))
         for edge in self.edges:
-            wrong.update(
-                {_name(edge, field): missing * field.bytes for field in edge.message.fields}
-            )
+            for field in edge.message.fields:
+                name = _name(edge, field)
+                wrong[name] += missing * field.bytes
+        held = dict(self.held)
+        nothing = [None] * len(self.edges)
         for number, numbers in zip(due, received, strict=False):
-            encoded, encoded_numbers = encode_number(number), iter(numbers)
-            for edge, payload in zip(
-                self.edges, held.get(number, [None] * len(self.edges)), strict=True
-            ):
-                slot = number % len(digests[edge.source])
-                for field, expected in zip(
-                    edge.message.fields, digests[edge.source][slot], strict=True
-                ):
-                    count, size = 0, number_bytes(field)
-                    if payload is not None:
-                        items, count = tensors_of(payload, field), max(1, field.bytes)
-                        if self._has_type(items, field):
-                            views.add(str(edge), items)
-                            count = _count_wrong_bytes(
-                                items, field, number, edge.source, slot, expected
-                            )
-                    # A sequence number that was late is wrong even if the payload has arrived by now.
-                    if size and next(encoded_numbers) != encoded[number_part(field)] and not count:
-                        count = size
-                    wrong[_name(edge, field)] += count
+            late = self._find_late_numbers(number, numbers)
+            inputs = held.get(number, nothing)
+            for edge, payload in zip(self.edges, inputs, strict=True):
+                counted = self._verify_payload(edge, payload, number, digests, views)
+                for field in edge.message.fields:
+                    name = _name(edge, field)
+                    wrong_bytes = counted.get(field.name, 0)
+                    if not wrong_bytes:
+                        # A sequence number that was late is wrong even if the payload has arrived by now.
+                        wrong_bytes = late.get(name, 0)
+                    wrong[name] += wrong_bytes
+
+    def _find_late_numbers(self, number: int, numbers: Sequence[bytes]) -> dict[str, int]:
+        """Return by edge and field the bytes of each sequence number that was another one when it was read."""
+        encoded = encode_number(number)
+        late = {}
+        for (edge, field), received in zip(self.numbered, numbers, strict=True):
+            part = number_part(field)
+            if received != encoded[part]:
+                late[_name(edge, field)] = number_bytes(field)
+        return late
+
+    def _verify_payload(
+        self, edge: Edge, payload: Payload | None, number: int, digests: Digests, views: Views
+    ) -> dict[str, int]:
+        """Return the wrong bytes of each field; nothing of a message that is no longer held."""
+        counted: dict[str, int] = {}
+        if payload is None:
+            return counted
+        of_slots = digests[edge.source]
+        slot = number % len(of_slots)
+        for field, expected in zip(edge.message.fields, of_slots[slot], strict=True):
+            items = tensors_of(payload, field)
+            if self._has_type(items, field):
+                views.add(str(edge), items)
+                counted[field.name] = _count_wrong_bytes(
+                    items, field, number, edge.source, slot, expected
+                )
+            else:
+                counted[field.name] = max(1, field.bytes)
+        return counted
 
     def verify_unsent(self, digests: Digests) -> dict[str, int]:
         """Verify memory to which nobody has sent, before the first message; return the wrong bytes that are found.
 
         They are those of each edge. A check that finds none could not fail.
         """
-        wrong, self.last = (
-            Counter[str](),
-            1,
-        )  # the memory is full of ones, as the number of message 1 could be
-        self.take([like(edge.message, self.device) for edge in self.edges])
+        wrong = Counter[str]()
+        self.last = 1  # the memory is full of ones, as the number of message 1 could be
+        inputs = [like(edge.message, self.device) for edge in self.edges]
+        self.take(inputs)
         self.verify(self.last, self.last, digests, wrong, Views())
         self.last = 0
         self.held.clear()
-        return {
-            str(edge): sum(wrong[_name(edge, field)] for field in edge.message.fields)
-            for edge in self.edges
-        }
+        by_edge = {}
+        for edge in self.edges:
+            names = [_name(edge, field) for field in edge.message.fields]
+            by_edge[str(edge)] = sum(wrong[name] for name in names)
+        return by_edge
 
     def _has_type(self, tensors: Any, field: Field) -> bool:
-        kind = {"str": str, "ints": list, "floats": list}.get(field.dtype, torch.Tensor)
-        if not isinstance(tensors, list) or any(not isinstance(tensor, kind) for tensor in tensors):
+        """Return whether a received field has the types, shapes and lengths of what was sent."""
+        kind = PYTHON_TYPES.get(field.dtype, torch.Tensor)
+        if not isinstance(tensors, list):
             return False
+        for tensor in tensors:
+            if not isinstance(tensor, kind):
+                return False
         if field.is_python:
-            counts = [
-                len(raw_bytes(item)) for item in tensors
-            ]  # the hash covers all of them without their borders
-            return counts == [length * ITEM_BYTES[field.dtype] for length in field.lengths]
-        expected = [(getattr(torch, field.dtype), self.device, shape) for shape in field.shapes]
-        return [(tensor.dtype, tensor.device.type, tensor.shape) for tensor in tensors] == expected
+            return _has_lengths(tensors, field)
+        dtype = getattr(torch, field.dtype)
+        if len(tensors) != len(field.shapes):
+            return False
+        for tensor, shape in zip(tensors, field.shapes, strict=True):
+            device = tensor.device.type
+            if (tensor.dtype, device, tensor.shape) != (dtype, self.device, shape):
+                return False
+        return True
+
+
+def _has_lengths(items: list[Any], field: Field) -> bool:
+    """Return whether strings or lists have their lengths: the hash covers all of them without their borders."""
+    item_bytes = ITEM_BYTES[field.dtype]
+    expected = [length * item_bytes for length in field.lengths]
+    received = [len(raw_bytes(item)) for item in items]
+    return received == expected
 
 
 def _count_wrong_bytes(
     tensors: list[Any], field: Field, number: int, sender: str, slot: int, expected_digest: int
 ) -> int:
     """Return how many bytes of a received field, of the right shapes, differ from those sent as message `number`."""
-    encoded = encode_number(number)[number_part(field)]
-    received = tensors if field.is_python else list(map(to_array, tensors))
-    if (
-        bytes(raw_bytes(received[0])[: len(encoded)]) == encoded
-        and digest(received, len(encoded)) == expected_digest
-    ):
+    part = number_part(field)
+    encoded = encode_number(number)[part]
+    size = len(encoded)
+    received = tensors
+    if not field.is_python:
+        received = [to_array(tensor) for tensor in tensors]
+    first_bytes = bytes(raw_bytes(received[0])[:size])
+    if first_bytes == encoded and digest(received, size) == expected_digest:
         return 0
+    sent = make_field(field, sender, slot)
+    expected = bytearray().join(map(raw_bytes, sent))
+    expected[:size] = encoded
     actual = b"".join(map(raw_bytes, received))
-    expected = bytearray().join(map(raw_bytes, make_field(field, sender, slot)))
-    expected[: len(encoded)] = encoded
-    return int(
-        np.count_nonzero(np.frombuffer(actual, np.uint8) != np.frombuffer(expected, np.uint8))
-    )
+    expected_bytes = np.frombuffer(expected, np.uint8)
+    actual_bytes = np.frombuffer(actual, np.uint8)
+    differs = actual_bytes != expected_bytes
+    return int(np.count_nonzero(differs))
 
 
 def _name(edge: Edge, field: Field) -> str:
-    return f"{edge}, {field.name}" if field.name else str(edge)
+    if not field.name:
+        return str(edge)
+    return f"{edge}, {field.name}"
