@@ -15,7 +15,7 @@
 # make profile-examples     profile programs of others, try the advice, and measure the cost (an hour; docs/profile.md)
 # make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
 # make profile-versions     profile a known program with three versions of Ray
-# make clean                remove the virtual environment, and the records of runs
+# make clean                remove the virtual environment, and the records and profiles of runs
 
 PYTHON ?= python3
 PY := .venv/bin/python

@@ -89,9 +89,7 @@ def describe_steps(profile: Profile) -> str:
         return (
             f"The whole program is one step of {seconds}, from its first message to its last one."
         )
-    return (
-        f"{profile.steps} steps of {seconds} (median), counted by the messages of {profile.step}."
-    )
+    return f"{profile.steps} steps of {seconds}, counted by the messages of {profile.step}."
 
 
 def describe_work(profile: Profile, moving: float) -> list[str]:
