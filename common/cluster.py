@@ -135,7 +135,7 @@ def kill(processes: list[psutil.Process]) -> None:
 
 @contextmanager
 def remove_semaphores() -> Iterator[None]:
-    """Remove the unused semaphores that the channels of Ray's compiled graphs leave in /dev/shm, two per channel."""
+    """Remove the unused semaphores that the channels of Ray's compiled graphs leave in /dev/shm."""
     before = find_semaphores()
     try:
         yield

@@ -8,8 +8,9 @@ In the tables of this suite: `store refs` before, `graph shm` after.
 from functools import cache
 
 import ray
-from ray.dag import InputNode
+from ray.dag import DAGContext, InputNode
 
+from common.cluster import remove_semaphores
 from examples.actors import Rollout, Trainer, print_times, start
 
 
@@ -21,7 +22,8 @@ def before(rollout, trainer):
 def compile_graph(rollout, trainer):
     with InputNode() as prompt:
         tokens = rollout.generate.bind(prompt).with_tensor_transport("shm")
-        return trainer.train.bind(tokens).experimental_compile(_buffer_size_bytes=65 * 2**20)
+        # Each channel gets two buffers. A buffer grows at its first larger message.
+        return trainer.train.bind(tokens).experimental_compile(_max_inflight_executions=2)
 
 
 def after(graph):
@@ -29,7 +31,10 @@ def after(graph):
 
 
 if __name__ == "__main__":
-    *actors, rollout, trainer = start(Rollout, Trainer, Rollout, Trainer)
-    print_times(lambda: before(*actors), lambda: after(compile_graph(rollout, trainer)))
-    for actor in (rollout, trainer):  # graph.teardown() can hang in Ray 2.60 with the type hint
-        ray.kill(actor)
+    with remove_semaphores():  # Ray 2.60 leaves those of the channels
+        *actors, rollout, trainer = start(Rollout, Trainer, Rollout, Trainer)
+        print_times(lambda: before(*actors), lambda: after(compile_graph(rollout, trainer)))
+        # With the type hint, the trainer does not stop by itself, and is killed after this time.
+        DAGContext.get_current().teardown_timeout = 1  # second
+        compile_graph(rollout, trainer).teardown(kill_actors=True)
+        ray.shutdown()
