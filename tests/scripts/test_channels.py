@@ -1,0 +1,63 @@
+"""Test what the pages say of the channels of Ray's compiled graphs."""
+
+import pytest
+from scripts.test_examples import run_with_a_cluster_of_its_own
+
+CHANNELS = """
+import os
+from pathlib import Path
+
+import ray
+import torch
+from ray.dag import DAGContext, InputNode
+
+from common.cluster import remove_semaphores
+
+MIB = 2**20
+
+
+class Sender:
+    def make(self, mebibytes):
+        return torch.full((mebibytes * MIB // 8,), mebibytes)
+
+
+class Reader:
+    def read(self, tensor):
+        return tensor.nbytes, int(tensor[-1])
+
+
+def count_new_channels(variables, **arguments):
+    # Ray makes a larger channel, with semaphores of its own, if a message is larger than the buffer.
+    environment = {"env_vars": variables}
+    sender = ray.remote(Sender).options(runtime_env=environment).remote()
+    reader = ray.remote(Reader).options(runtime_env=environment).remote()
+    with InputNode() as mebibytes:
+        tensor = sender.make.bind(mebibytes).with_tensor_transport("shm")
+        output = reader.read.bind(tensor)
+        graph = output.experimental_compile(_max_inflight_executions=1, **arguments)
+    counts = []
+    for size in (8, 8, 24):
+        known = {*Path("/dev/shm").glob(pattern)}
+        assert ray.get(graph.execute(size)) == (size * MIB, size)
+        counts.append(len({*Path("/dev/shm").glob(pattern)} - known))
+    DAGContext.get_current().teardown_timeout = 1  # second
+    graph.teardown(kill_actors=True)
+    return counts
+
+
+with remove_semaphores():
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level="critical", num_cpus=2)
+    (raylet,) = ray._private.worker._global_node.all_processes["raylet"]
+    pattern = f"sem.obj{raylet.process.pid}-*"
+    print(count_new_channels({}))
+    print(count_new_channels({}, _buffer_size_bytes=16 * MIB))
+    print(count_new_channels({"RAY_CGRAPH_buffer_size_bytes": str(16 * MIB)}))
+    ray.shutdown()
+"""
+
+
+@pytest.mark.runs
+def test_channels_grow_at_the_first_larger_message_and_only_the_variable_sets_their_first_size():
+    done = run_with_a_cluster_of_its_own("-c", CHANNELS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[1, 0, 1]", "[1, 0, 1]", "[0, 0, 1]"]
