@@ -7,6 +7,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from common import demo
 from dataflow.analysis.campaigns import Factor, Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
 from dataflow.analysis.links import link_seconds
@@ -36,9 +37,6 @@ SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encod
 # Programs before and after a change that the profiler advises: examples/profiled/measure.py.
 PROFILE_CHANGES = RESULTS / "evidence" / "profile" / "advice.json"
 MIB = 2**20
-# Published by the demo for its queues and its compiled graph: docs/method.md.
-DEMO_SECONDS = (279.23, 35.37)
-DEMO_ITERATIONS = 100
 SCRIPTS = {
     BASELINE: "simulate_chat_learn_data_flow.py",
     "graph shm": "ray_cg_simulate_chat_learn_data_flow.py",
@@ -96,7 +94,8 @@ def build_claim(by_name: Mapping[str, Row]) -> Section:
 
 def build_demo(by_name: Mapping[str, Row]) -> Section:
     """Return the demo's commands with the time of 100 iterations by the campaigns, beside the times of the demo."""
-    queues, graph = DEMO_SECONDS
+    queues = demo.QUEUE_SECONDS
+    graph = demo.GRAPH_SECONDS
     rows = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}", "-"]]
     used = []
     for flag, place in DEMO_FLAGS.items():
@@ -120,8 +119,8 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
     commands = "\n".join(["```", *demo_commands(by_name), "```"])
     sizes = [edge.bytes for edge in used[0].newest.workload.edges]
     note = (
-        f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}. "
-        f"Here: {DEMO_ITERATIONS} times the suite's time per iteration in the steady state. Memory: the largest peak "
+        f"{demo.ITERATIONS} iterations, messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}. "
+        f"Here: {demo.ITERATIONS} times the suite's time per iteration in the steady state. Memory: the largest peak "
         "of all processes together."
     )
     notes = [note, *describe_campaigns(used)]
@@ -130,7 +129,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
 
 def format_demo_seconds(row: Row) -> str:
     """Return the range of the seconds of as many iterations as the demo has."""
-    return format_times(row, factor=DEMO_ITERATIONS)
+    return format_times(row, factor=demo.ITERATIONS)
 
 
 def demo_commands(by_name: Mapping[str, Row]) -> list[str]:

@@ -76,6 +76,8 @@ def compare_with_first(results: Sequence[Result]) -> list[str]:
         with_equal_messages = baselines.get(result.workload.edges)
         if with_equal_messages is None:
             sentences.append(f"{result.label} sends other messages than {first.label}: no factor.")
+        elif not result.runs:
+            sentences.append(f"{result.label} was not measured.")
         elif result.status != "ok":
             reason = result.failure or result.status
             sentences.append(f"{result.label} has no result to compare: {reason}.")

@@ -26,14 +26,14 @@ def start_processes(workers: WorkerGroup) -> dict[str, ModelProcesses]:
     """
     workers.start(ChatLearnActor, codec=HOST)
     progress = workers.driver.progress
-    first_pids = list(progress.pids)
+    first_processes = list(progress.processes_written)
     models = workers.plan.task_flow.actors
     layouts = workers.plan.options.layouts(models)
     for model, layout in layouts.items():
         start_further_processes(workers, model, layout)
     workers.call("learn_digests", workers.driver.digests)
-    for index, pid in enumerate(first_pids):
-        progress.pids[index] = pid
+    for index, process in enumerate(first_processes):
+        progress.processes_written[index] = process
     processes: dict[str, ModelProcesses] = {}
     for model, layout in layouts.items():
         actors = find_actors(model, layout, workers.actors)
