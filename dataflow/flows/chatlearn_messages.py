@@ -61,7 +61,12 @@ class Batch:
         return Message(tuple(self.make_field(field, *words) for field, words in fields.items()))
 
     def make_field(self, name: str, dtype: str, form: str, storage: str = "") -> Field:
-        widths = {"padded": (self.padded,), "padded-1": (self.padded - 1,), "sample": ()}
+        widths = {
+            "padded": (self.padded,),
+            "padded-1": (self.padded - 1,),
+            "mask": (1, self.padded),
+            "sample": (),
+        }
         if form in widths:
             return Field(name, dtype, (self.batch_size, *widths[form]))
         lengths = self.lengths[form]
@@ -122,6 +127,12 @@ def slime(batch: Batch) -> Flow:
     return Flow(
         "slime", "slime: lists of numbers", batch.message("query"), tasks, returns=("trainer",)
     )
+
+
+def offline_dpo(batch: Batch) -> Flow:
+    """Pairs of answers from a dataset -> reference, which scores them. Nothing is generated."""
+    reference = Task("reference", (DRIVER,), batch.message("scored_pairs"))
+    return Flow("dpo", "DPO", batch.message("pairs"), (reference,), returns=("reference",))
 
 
 def rlhf(
