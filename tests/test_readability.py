@@ -39,8 +39,6 @@ TOO_DENSE = {
     "dataflow/report/sections.py",
     "dataflow/report/sentences.py",
     "dataflow/report/stage_tables.py",
-    "dataflow/studies/chatlearn/driver.py",
-    "dataflow/studies/chatlearn/models.py",
     "dataflow/studies/detached_ppo/__init__.py",
     "dataflow/studies/detached_ppo/actors.py",
     "dataflow/studies/external_systems/iceoryx.py",

@@ -167,7 +167,8 @@ class Plan:
         """Return the `num_gpus` of each actor: 1 or an equal fraction. Ray never splits an actor over several GPUs."""
         if self.gpus == 0:
             return 0
-        share = math.ceil(len(self.task_flow.actors) / self.gpus)
+        processes = len(self.task_flow.actors) + self.added.processes
+        share = math.ceil(processes / self.gpus)
         return (
             1 if share == 1 else math.floor(10_000 / share) / 10_000
         )  # Ray counts in ten-thousandths

@@ -46,6 +46,7 @@ class Added(NamedTuple):
     timed_names: tuple[str, ...] = ()  # that --model-seconds takes besides the actors
     store_bytes: int = 0  # that they put into the object store per iteration, at most
     memory_bytes: int = 0  # that they keep
+    processes: int = 0  # besides one per actor
 
 
 class Part:

@@ -1,140 +1,146 @@
-"""Run ChatLearn's driver: the messages of an episode through queue actors, and the trainer's steps behind them.
+"""Run ChatLearn's driver: the messages of an episode go through queue actors, breadth first.
 
 Only references pass through the driver and its queues.
-alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runtime/trainer.py.
+alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py.
 """
 
-import math
+from collections.abc import Iterator
+from typing import Any
 
 import ray
 from ray.util.queue import Queue
 
 from dataflow.endpoints.tensors import HOST
-from dataflow.flows.flow import DRIVER
-from dataflow.studies.chatlearn import DATASET
-from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer, count_wrong
+from dataflow.flows.flow import DRIVER, Edge, Task
+from dataflow.studies.chatlearn.counts import counts_of
+from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn.processes import start_processes
+from dataflow.studies.chatlearn.training import Training
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
 class Driver:
-    """Send the messages of an episode breadth first: all go through one model, then all through the next one.
+    """Send the messages of an episode: all go through one model, then all through the next one.
 
-    All queries of an episode are submitted before the first `collect`, which runs the models and the trainer.
+    All queries of an episode are submitted before the first `collect`, which runs the models and the trainers.
     """
 
-    def __init__(self, workers):
-        self.workers, self.plan, self.flow = workers, workers.plan, workers.sent_flow
-        self.options = self.plan.options
-        self.makes_new_queues = self.options.episode and not self.options.keep_queues
-        self.training = Training(workers) if self.options.sink == "trainer" else None
-        self.models = [task for task in self.flow.tasks if task.name != DATASET]
-        self.submitted, self.waiting = (
-            0,
-            [],
-        )  # waiting: numbers of messages that have not gone through the models
+    def __init__(self, workers: WorkerGroup) -> None:
+        self.workers = workers
+        self.plan = workers.plan
+        self.flow = workers.sent_flow
+        options = self.plan.options
+        self.makes_new_queues = options.episode and not options.keep_queues
+        self.processes = start_processes(workers)
+        self.counts = counts_of(workers.driver)
+        self.training = Training(workers) if options.sink == "trainer" else None
+        self.reader = DATASET if self.training else DRIVER  # of the results
+        self.submitted = 0
+        self.waiting: list[int] = []  # numbers of messages that have not gone through the models
+        self.results: Iterator[Any] = iter(())  # of the messages of this episode
         if not self.makes_new_queues:
             self.make_queues()
 
-    def make_queues(self):
-        self.queues = {edge: Queue() for edge in self.flow.edges if edge.source != DATASET}
+    def make_queues(self) -> None:
+        """Make a queue per edge, and the one that StreamDataset reads."""
+        edges = [edge for edge in self.flow.edges if edge.source != DATASET]
+        self.queues = {edge: Queue() for edge in edges}
         self.last_queue = Queue()
+        self.counts.count("queue_actors", len(self.queues) + 1)
 
-    def submit(self, query):
+    def put(self, queue: Any, number: int, data: Any) -> None:
+        self.counts.count("driver_put")
+        queue.put({"iter": number, "data": data})
+
+    def get(self, queue: Any) -> Any:
+        self.counts.count("driver_get")
+        return queue.get()["data"]
+
+    def has_messages(self, queue: Any) -> bool:
+        self.counts.count("driver_qsize")
+        return queue.qsize() > 0
+
+    def get_inputs(self, edges: tuple[Edge, ...]) -> list[Any]:
+        """Return a reference to the next message of each edge."""
+        return [self.get(self.queues[edge]) for edge in edges]
+
+    def submit(self, query: Any) -> None:
         """Put a query into the object store, and its reference into the queues of its readers."""
         self.submitted += 1
         if self.makes_new_queues and self.submitted == self.workers.first_iteration:
             self.make_queues()
         reference = ray.put(HOST.encode(query))
         for edge in self.flow.edges_from(DRIVER):
-            self.queues[edge].put({"iter": self.submitted, "data": reference})
+            self.put(self.queues[edge], self.submitted, reference)
         self.waiting.append(self.submitted)
 
-    def collect(self, _):
+    def collect(self, _: Any) -> Any:
         """Return the results of the next message, or StreamDataset's acknowledgement of it."""
         if self.waiting:
             self.run_models()
-            read_queue = self.training.train if self.training else self.read_results
-            self.results = iter(read_queue(self.last_queue, len(self.waiting)))
+            self.results = self.read_episode(len(self.waiting))
             self.waiting = []
         return next(self.results)
 
-    def run_models(self):
+    def read_episode(self, messages: int) -> Iterator[Any]:
+        if self.training:
+            return iter(self.training.train(self.last_queue, messages))
+        return self.read_results(messages)
+
+    def run_models(self) -> None:
         """Call each model with all waiting messages, and put references to the results into the last queue."""
-        for task in self.models:
-            for number in self.waiting:
-                inputs = [self.queues[edge].get()["data"] for edge in self.flow.edges_to(task.name)]
-                answer = self.workers.actors[task.actor].forward_step.remote(task.name, *inputs)
-                for edge in self.flow.edges_from(task.name):
-                    self.queues[edge].put({"iter": number, "data": answer})
-        queues = [
-            self.queues[edge] for edge in self.flow.edges_to(DATASET if self.training else DRIVER)
-        ]
-        while queues[0].qsize():
-            self.last_queue.put({"iter": 0, "data": [queue.get()["data"] for queue in queues]})
+        for task in self.flow.tasks:
+            if task.name != DATASET:
+                for number in self.waiting:
+                    self.call_model(task, number)
+        returned = self.flow.edges_to(self.reader)
+        while self.has_messages(self.queues[returned[0]]):
+            self.put(self.last_queue, 0, self.get_inputs(returned))
 
-    def read_results(self, queue, messages):
+    def call_model(self, task: Task, number: int) -> None:
+        """Call all ranks of the next replica with a message, and queue a reference to the answer of the last one."""
+        inputs = self.get_inputs(self.flow.edges_to(task.name))
+        processes = self.processes[task.actor]
+        replica = processes.layout.replica_of(number)
+        if processes.layout.replicas > 1:
+            self.counts.note_replica(task.actor, replica)
+        for process in processes.actors[replica]:
+            answer = process.forward_step.remote(task.name, *inputs)
+            self.counts.count("model_tasks")
+        for edge in self.flow.edges_from(task.name):
+            self.put(self.queues[edge], number, answer)
+
+    def read_results(self, messages: int) -> Iterator[Any]:
         """Yield the results of each message, read from the queue as StreamDataset does."""
-        queue.qsize()
+        edges = self.flow.edges_to(DRIVER)
+        self.ask_size_as_dataset()
         for _ in range(messages):
-            queue.qsize()
-            yield HOST.decode_all(
-                ray.get(queue.get()["data"]), self.flow.edges_to(DRIVER), self.plan.device
-            )
+            self.ask_size_as_dataset()
+            self.counts.count("stream_dataset_get")
+            references = self.last_queue.get()["data"]
+            payloads = ray.get(references)
+            self.counts.count("driver_payload_gets", len(payloads))
+            yield HOST.decode_all(payloads, edges, self.plan.device)
 
+    def ask_size_as_dataset(self) -> None:
+        self.counts.count("stream_dataset_qsize")
+        self.last_queue.qsize()
 
-class Training:
-    """Run the steps of the trainer behind StreamDataset."""
+    def check(self) -> dict[str, int]:
+        return self.training.check() if self.training else {}
 
-    def __init__(self, workers):
-        self.options = options = workers.plan.options
-        self.dataset = workers.actors[DATASET]
-        step_seconds = options.model_times.get("trainer", 0.0)
-        self.trainer = ray.remote(num_cpus=0)(Trainer).remote(options.threads, step_seconds)
-        edges = workers.plan.task_flow.edges_to(DATASET)
-        (self.batch_size,) = edges[0].message.sample_counts
-        self.sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / self.batch_size)
-
-    def train(self, queue, messages):
-        """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message."""
-        self.samples = messages * self.batch_size  # of this episode
-        self.dataset.begin_episode.remote(queue)
-        batches, _ = Queue(), Queue()  # ChatLearn's queue of results stays empty
-        for _ in range(math.ceil(self.samples / self.options.train_global_batch)):
-            self.step(batches)
-        return ray.get(self.dataset.end_episode.remote())
-
-    def step(self, queue):
-        """Train on one global batch: the trainer gets a list of references to micro-batches."""
-        references = []
-        for _ in range(self.options.train_global_batch // self.options.train_micro_batch):
-            references.append(self.dataset.next.remote())
-            ray.get(self.dataset.has_next.remote())
-        queue.put(references)
-        ray.get(self.trainer.train_step.remote(queue.get()))
-
-    def spans(self):
-        return {"trainer": ray.get(self.trainer.spans.remote())}
-
-    def check(self):
-        """Return the bytes of samples that StreamDataset lost, or that the trainer did not receive exactly once."""
-        kept, received = ray.get(
-            [actor.sample_digests.remote() for actor in (self.dataset, self.trainer)]
-        )
-        wrong = {
-            DATASET: abs(self.samples - kept.total()),
-            f"{DATASET} -> trainer": count_wrong(kept, received),
-        }
-        return {name: count * self.sample_bytes for name, count in wrong.items() if count}
+    def spans(self) -> dict[str, Any]:
+        """Return the spans of the processes that are not workers of the plan."""
+        return self.training.spans() if self.training else {}
 
 
 def by_ref_queue(workers: WorkerGroup) -> Connection:
     """Do as ChatLearn: queue actors carry references, and the reading actor gets the payload."""
-    workers.start(ChatLearnActor, codec=HOST)
     driver = Driver(workers)
-    training = driver.training
-    functions: dict = {"check": training.check, "spans": training.spans} if training else {}
     data_paths = {str(edge): "object store, reference by Queue" for edge in workers.sent_flow.edges}
-    return Connection(driver.submit, driver.collect, data_paths, **functions)
+    return Connection(
+        driver.submit, driver.collect, data_paths, check=driver.check, spans=driver.spans
+    )
 
 
 TRANSPORTS = {"ref-queue": by_ref_queue}

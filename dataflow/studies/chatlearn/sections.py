@@ -13,7 +13,8 @@ from dataflow.report.sentences import format_ratio, format_times_as_fast
 from dataflow.report.stage_tables import stage_tables
 from dataflow.report.suite_tables import CONFIGURATIONS
 from dataflow.report.tables import Column, format_milliseconds, format_significant
-from dataflow.studies.chatlearn import TRANSPORT
+from dataflow.studies.chatlearn.flags import TRANSPORT
+from dataflow.studies.chatlearn.operation_tables import OPERATION_TABLE
 
 CHANGES = tomllib.loads(Path(__file__).with_name("changes.toml").read_text(encoding="utf-8"))[
     "changes"
@@ -90,15 +91,25 @@ CHANGE_LIST = Table(
     title=title_of_episodes,
     sentence=describe_changes,
 )
+EPISODES = Table(
+    "episodes",
+    columns=episode_columns,
+    title=title_of_episodes,
+    chart=draw_episodes,
+    before=(CHANGE_LIST,),
+    group_by=lambda result: (-result.check_every, result.workload.edges),
+    is_kept=lambda result: result.transport.label == TRANSPORT,
+)
+# Flat tensors of as many bytes as packed messages. Their times are also in the table and chart above.
+FLAT = Table(
+    "chatlearn-flat",
+    CONFIGURATIONS.columns,
+    CONFIGURATIONS.rows,
+    lambda result: f"Flat tensors: {title_of(result)}",
+)
 SECTIONS = {
-    "chatlearn": Table(
-        "episodes", columns=episode_columns, title=title_of_episodes, chart=draw_episodes, before=(CHANGE_LIST,),
-        group_by=lambda result: (-result.check_every, result.workload.edges),
-        is_kept=lambda result: result.transport.label == TRANSPORT,
-    ),
-    # Flat tensors of as many bytes as packed messages. Their times are also in the table and chart above.
-    "chatlearn-flat": Table(
-        "chatlearn-flat", CONFIGURATIONS.columns, CONFIGURATIONS.rows, lambda r: f"Flat tensors: {title_of(r)}"
-    ),
+    "chatlearn": EPISODES,
+    "chatlearn-flat": FLAT,
     "chatlearn-stages": stage_tables("chatlearn-stages"),
-}  # fmt: skip
+    "chatlearn-operations": OPERATION_TABLE,
+}

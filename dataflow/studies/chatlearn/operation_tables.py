@@ -1,0 +1,176 @@
+"""Say how the operations and bytes of ChatLearn's transport are shown: beside those of ChatLearn's formulas."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import msgspec
+
+from dataflow.analysis.result import Result
+from dataflow.plan.options import Options, options_of
+from dataflow.report.sections import Group, Table
+from dataflow.report.tables import Column
+from dataflow.studies.chatlearn.counts import Measured
+from dataflow.studies.chatlearn.formulas import (
+    count_bytes,
+    count_operations,
+    find_formulas,
+    shape_of,
+)
+
+LAYOUT_FLAGS = ("replicas", "ranks", "data_parallel", "relay_episodes")
+OPERATIONS = {
+    "queue_actors": "queue actors",
+    "driver_put": "driver put",
+    "driver_get": "driver get",
+    "driver_payload_gets": "driver payload gets",
+    "trainer_put": "trainer put",
+    "trainer_get": "trainer get",
+}
+
+
+def measured_of(result: Result) -> list[Measured]:
+    """Return what each run recorded."""
+    return [msgspec.convert(run.measured["chatlearn"], Measured) for run in result.shown_runs]
+
+
+def options_of_result(result: Result) -> Options:
+    return options_of(result.workload.flow, result.configuration.flags)
+
+
+def expected_operations(result: Result) -> dict[str, int]:
+    samples = int(result.workload.sizes["batch_size"])
+    return count_operations(shape_of(result.flow, options_of_result(result), samples))
+
+
+def format_layout(result: Result) -> str:
+    """Return the flags that change who gets a message, or how often; without any, one process per model."""
+    flags = result.configuration.flags
+    words = [f"--{name.replace('_', '-')} {flags[name]}" for name in LAYOUT_FLAGS if name in flags]
+    if "sink" not in flags:
+        words.append("without a trainer")
+    return " ".join(words) or "one process per model"
+
+
+def format_operation(result: Result, name: str) -> str:
+    """Return the count of every run, with ChatLearn's beside it if it is another one."""
+    counts = {measured.operations[name] for measured in measured_of(result)}
+    text = ", ".join(map(str, sorted(counts)))
+    expected = expected_operations(result)[name]
+    return text if counts == {expected} else f"{text} (ChatLearn: {expected})"
+
+
+def has_equal_operations(result: Result) -> bool:
+    expected = expected_operations(result)
+    for measured in measured_of(result):
+        if any(measured.operations[name] != count for name, count in expected.items()):
+            return False
+    return True
+
+
+def format_equal(is_equal: bool) -> str:
+    return "yes" if is_equal else "no"
+
+
+def operation_column(name: str, header: str) -> Column:
+    return Column(header, lambda result: format_operation(result, name))
+
+
+OPERATION_COLUMNS = (
+    Column("layout", format_layout),
+    *(operation_column(name, header) for name, header in OPERATIONS.items()),
+    Column("equal", lambda result: format_equal(has_equal_operations(result))),
+)
+
+
+def sort_by_layout(group: Group) -> list[Result]:
+    """Return the results with a trainer first, and those with fewer flags before others."""
+
+    def key(result: Result) -> tuple[bool, int, str]:
+        flags = result.configuration.flags
+        return "sink" not in flags, len(flags), format_layout(result)
+
+    return sorted(group.done, key=key)
+
+
+def title_of(result: Result) -> str:
+    options = options_of_result(result)
+    samples = result.workload.sizes["batch_size"]
+    return (
+        f"{result.flow.title}: operations per episode of {options.group_size} messages of {samples} samples, "
+        f"{options.train_global_batch} samples per training step"
+    )
+
+
+def describe_order(group: Group) -> str:
+    """Return which replicas got the messages of two episodes, as they were recorded."""
+    sentences: list[str] = []
+    for result in sort_by_layout(group):
+        order = measured_of(result)[0].replica_order
+        for model, episodes in order.items():
+            turns = ", then ".join(" ".join(f"r{number}" for number in turn) for turn in episodes)
+            sentences.append(
+                f"The replicas of {model} got the messages of two episodes in this order: {turns}."
+            )
+    return " ".join(sentences)
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    """One message of a flow: its bytes in all records, and by ChatLearn's formula."""
+
+    name: str
+    recorded: Sequence[int]  # each number once
+    formula: str
+    expected: int | None  # None: ChatLearn's is not known
+
+    @property
+    def is_equal(self) -> bool | None:
+        return None if self.expected is None else set(self.recorded) == {self.expected}
+
+
+def list_messages(group: Group) -> list[MessageRow]:
+    """Return the messages of all results of a group, which have equal sizes."""
+    first = group.done[0]
+    formulas = find_formulas(first.workload.flow)
+    expected = count_bytes(first.workload.flow, first.workload.sizes)
+    recorded: dict[str, set[int]] = {}
+    for result in group.done:
+        for measured in measured_of(result):
+            add_sizes(recorded, measured.message_bytes)
+    rows: list[MessageRow] = []
+    for name, sizes in sorted(recorded.items()):
+        rows.append(MessageRow(name, sorted(sizes), formulas.get(name, "-"), expected.get(name)))
+    return rows
+
+
+def add_sizes(recorded: dict[str, set[int]], sizes: Mapping[str, int]) -> None:
+    for name, size in sizes.items():
+        recorded.setdefault(name, set()).add(size)
+
+
+def format_number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+MESSAGE_COLUMNS = (
+    Column("message", attrgetter("name")),
+    Column("bytes", lambda row: " or ".join(map(format_number, row.recorded))),
+    Column("ChatLearn's bytes", lambda row: format_number(row.expected)),
+    Column("formula", attrgetter("formula"), is_text=True),
+    Column("equal", lambda row: "-" if row.is_equal is None else format_equal(row.is_equal)),
+)
+MESSAGE_TABLE = Table(
+    "chatlearn-bytes",
+    columns=lambda group: MESSAGE_COLUMNS,
+    rows=list_messages,
+    title=lambda result: f"{result.flow.title}: bytes per message",
+)
+OPERATION_TABLE = Table(
+    "chatlearn-operations",
+    columns=lambda group: OPERATION_COLUMNS,
+    rows=sort_by_layout,
+    title=title_of,
+    sentence=describe_order,
+    before=(MESSAGE_TABLE,),
+)

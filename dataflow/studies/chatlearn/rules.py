@@ -1,0 +1,99 @@
+"""Check that the flags of ChatLearn fit each other, the transport and the flow."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dataflow.flows.flow import Flow
+from dataflow.studies.chatlearn.flags import ChatLearnFlags, is_chatlearns_transport
+from dataflow.studies.chatlearn.layout import MAX_PROCESSES, parse_counts
+
+MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
+TRAINER_FLAGS = (
+    "train_micro_batch",
+    "train_global_batch",
+    "trainers",
+    "data_parallel",
+    "relay_episodes",
+)
+
+
+def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
+    """Yield one line for each rule that is broken: what is wrong, and what to do."""
+    given = options.configuration_flags
+    names = [name for name in ChatLearnFlags.__dataclass_fields__ if name in given]
+    if not is_chatlearns_transport(transport):
+        for name in names:
+            yield f"{flag_name(name)} is a flag of --transport ref-queue: give this transport, or leave it out"
+        return
+    yield from find_episode_errors(options)
+    yield from find_layout_errors(options, flow)
+    if options.sink == "trainer":
+        yield from find_trainer_errors(options, flow)
+        return
+    for name in names:
+        if name in TRAINER_FLAGS:
+            yield f"{flag_name(name)} is a flag of the trainer: give --sink trainer too"
+
+
+def flag_name(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def find_episode_errors(options: Any) -> Iterator[str]:
+    group = options.group_size
+    if options.episode and options.check_every:
+        yield "--check-every: every episode of --episode ends with a full verification: leave it out"
+    sends_several = options.in_flight > 1 or options.sink == "trainer"
+    if options.in_flight < group and sends_several:
+        yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
+    if options.iterations < group:
+        yield f"--iterations {options.iterations}: give {group} (--episode) or more"
+
+
+def find_layout_errors(options: Any, flow: Flow) -> Iterator[str]:
+    for name in ("replicas", "ranks"):
+        counts = parse_counts(flag_name(name), getattr(options, name))
+        for model in counts.keys() - set(flow.actors):
+            models = ", ".join(flow.actors)
+            yield f"{flag_name(name)} {model}: {flow.name} has no such model: give {models}"
+    for model, layout in options.layouts(flow.actors).items():
+        if not 1 <= layout.processes <= MAX_PROCESSES:
+            yield (
+                f"--replicas and --ranks: {model} has {layout.replicas} times {layout.ranks} processes: give 1 to "
+                f"{MAX_PROCESSES}"
+            )
+
+
+def find_trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
+    results = [flow.message(name) for name in flow.returns]
+    has_fields = options.message in ("fields", "packed", None)
+    if not has_fields or not has_samples(results):
+        form = options.message or "flat"
+        yield (
+            f"--sink trainer: the {form} messages of {flow.name} cannot be cut into samples: give --message fields, or "
+            "one of ChatLearn's flows (--help flows)"
+        )
+    step = options.train_micro_batch * options.data_parallel
+    if options.train_global_batch % step:
+        reason = f"--train-micro-batch {options.train_micro_batch}"
+        if options.data_parallel > 1:
+            reason += f" times --data-parallel {options.data_parallel}"
+        yield f"--train-global-batch {options.train_global_batch}: give a multiple of {reason}"
+    needed = options.group_size * options.relay_episodes
+    if options.iterations < needed:
+        yield (
+            f"--iterations {options.iterations}: --relay-episodes {options.relay_episodes} needs {needed} to fill the "
+            "relay buffer"
+        )
+    if options.relay_episodes and options.copy_out:
+        yield "--relay-episodes: --copy-out reuses the memory of earlier episodes: leave one of them out"
+
+
+def has_samples(messages: Sequence[Any]) -> bool:
+    """Whether every field of the messages has one entry per sample, and all have as many."""
+    counts: set[int] = set()
+    for message in messages:
+        if message.is_flat:
+            return False
+        counts |= message.sample_counts
+    return len(counts) == 1 and max(counts) <= MAX_SAMPLES

@@ -1,0 +1,93 @@
+"""Run the training steps of an episode, as ChatLearn's trainer does.
+
+alibaba/ChatLearn at 85ee7dfe: runtime/trainer.py. All lists of micro-batches are queued first, one per step and
+data-parallel rank. Then each trained model takes its steps. In a step, each rank reads one list.
+"""
+
+import math
+from collections import deque
+from typing import Any
+
+import ray
+
+from dataflow.studies.chatlearn.counts import counts_of
+from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn.samples import count_wrong
+from dataflow.studies.chatlearn.trainer import Span, TrainedModel, make_queue
+from dataflow.workers.worker_group import WorkerGroup
+
+
+class Training:
+    """The trained models behind StreamDataset."""
+
+    def __init__(self, workers: WorkerGroup) -> None:
+        plan = workers.plan
+        options = plan.options
+        self.counts = counts_of(workers.driver)
+        self.dataset = workers.actors[DATASET]
+        self.global_batch = options.train_global_batch  # samples per step
+        self.data_parallel = options.data_parallel
+        rank_samples = self.global_batch // self.data_parallel
+        self.rank_batches = rank_samples // options.train_micro_batch  # micro-batches per step
+        count = options.trained_models(plan.requested_flow.name)
+        self.models = [TrainedModel(index, options, self.counts) for index in range(count)]
+        edges = plan.task_flow.edges_to(DATASET)
+        (self.batch_size,) = edges[0].message.sample_counts
+        message_bytes = sum(edge.bytes for edge in edges)
+        self.sample_bytes = math.ceil(message_bytes / self.batch_size)
+        kept_episodes = max(1, options.relay_episodes)
+        self.messages: deque[int] = deque(maxlen=kept_episodes)  # of each episode that is kept
+
+    @property
+    def samples(self) -> int:
+        """Return the samples of an episode for the trainers, with those of the relay buffer."""
+        return sum(self.messages) * self.batch_size
+
+    def train(self, queue: Any, messages: int) -> list[Any]:
+        """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message."""
+        self.messages.append(messages)
+        self.dataset.begin_episode.remote(queue)
+        _results = make_queue(self.counts)  # it stays empty, as in ChatLearn
+        for model in self.models:
+            model.begin_episode()
+        steps = math.ceil(self.samples / self.global_batch)
+        for number in range(steps * self.data_parallel):
+            references = self.request_micro_batches()
+            for model in self.models:
+                model.put(number, references)
+        running: list[Any] = []
+        for model in self.models:
+            for _ in range(steps):
+                running += model.start_step()
+        ray.get(running)
+        return ray.get(self.dataset.end_episode.remote())
+
+    def request_micro_batches(self) -> list[Any]:
+        """Return references to the micro-batches of one data-parallel rank for one step."""
+        references: list[Any] = []
+        for _ in range(self.rank_batches):
+            reference = self.dataset.next.remote()
+            references.append(reference)
+            self.counts.count("trainer_blocking_gets")
+            ray.get(self.dataset.has_next.remote())
+        return references
+
+    def spans(self) -> dict[str, list[Span]]:
+        """Return the steps of each process of the trained models, by its name."""
+        spans: dict[str, list[Span]] = {}
+        for model in self.models:
+            spans |= model.spans()
+        return spans
+
+    def check(self) -> dict[str, int]:
+        """Return the bytes of samples that StreamDataset lost, or that a model did not receive exactly once."""
+        kept = ray.get(self.dataset.sample_digests.remote())
+        wrong_samples = {DATASET: abs(self.samples - kept.total())}
+        for model in self.models:
+            edge = f"{DATASET} -> {model.name}"
+            wrong_samples[edge] = count_wrong(kept, model.sample_digests())
+        wrong_bytes: dict[str, int] = {}
+        for name, count in wrong_samples.items():
+            if count:
+                wrong_bytes[name] = count * self.sample_bytes
+        return wrong_bytes

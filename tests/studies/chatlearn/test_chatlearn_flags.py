@@ -1,0 +1,57 @@
+"""Test which flags of ChatLearn's transport and trainer are rejected, and with which words."""
+
+import pytest
+from conftest import reject_options
+
+from dataflow.catalogue.catalogue import TRANSPORTS
+
+
+@pytest.mark.parametrize(("flags", "reason"), [
+    ("refs --episode 8", "--episode is a flag of --transport ref-queue: give"),
+    ("ref-queue --episode 8 --in-flight 4", "give --in-flight 8"),
+    ("ref-queue --episode 2 --in-flight 4", "a verification after 2 iterations: give 2 or less"),
+    ("ref-queue --episode 2 --in-flight 2 --check-every 2", "--check-every: every episode"),
+    ("ref-queue --episode 200", "--iterations 30: give 200"),
+    ("refs --sink trainer", "--sink is a flag of --transport ref-queue: give"),
+    ("refs --replicas policy=2", "--replicas is a flag of --transport ref-queue: give"),
+    ("refs --ranks policy=2", "--ranks is a flag of --transport ref-queue: give"),
+    ("refs --data-parallel 2", "--data-parallel is a flag of --transport ref-queue: give"),
+    ("refs --relay-episodes 2", "--relay-episodes is a flag of --transport ref-queue: give"),
+    ("ref-queue --replicas critic=2", "--replicas critic: online-dpo has no such model: give policy"),
+    ("ref-queue --ranks critic=2", "--ranks critic: online-dpo has no such model: give policy"),
+    ("ref-queue --ranks stream-dataset=2 --sink trainer --message fields", "has no such model"),
+    ("ref-queue --replicas policy=0", "policy has 0 times 1 processes: give 1 to 64"),
+    ("ref-queue --replicas reward=9 --ranks reward=8", "reward has 9 times 8 processes: give 1 to 64"),
+    ("ref-queue --ranks policy", "--ranks policy: give each model once, such as policy=2,reference=3"),
+    ("ref-queue --ranks policy=-1", "--ranks policy=-1: give each model once"),
+    ("ref-queue --replicas policy=2.5", "--replicas policy=2.5: give each model once"),
+    ("ref-queue --replicas policy=2,policy=2", "--replicas policy=2,policy=2: give each model once"),
+    ("ref-queue --data-parallel 2", "--data-parallel is a flag of the trainer: give --sink trainer too"),
+    ("ref-queue --relay-episodes 2", "--relay-episodes is a flag of the trainer: give --sink trainer too"),
+    ("ref-queue --trainers 2", "--trainers is a flag of the trainer: give --sink trainer too"),
+    ("ref-queue --sink trainer --flow slime", "give --message fields, or one of ChatLearn's flows"),
+    ("ref-queue --sink trainer", "the flat messages of online-dpo cannot be cut into samples: give --message"),
+    ("ref-queue --train-micro-batch 4", "give --sink trainer too"),
+    ("ref-queue --flow ppo --message jagged --sink trainer", "jagged messages of ppo cannot be cut"),
+    ("ref-queue --message fields --sink trainer --episode 4", "give --in-flight 4"),
+    ("ref-queue --message fields --sink trainer --train-global-batch 4", "a multiple of --train-micro-batch 8"),
+    ("ref-queue --message fields --sink trainer --train-global-batch 24 --data-parallel 2",
+     "--train-global-batch 24: give a multiple of --train-micro-batch 8 times --data-parallel 2"),
+    ("ref-queue --message fields --sink trainer --episode 4 --in-flight 4 --iterations 8 --relay-episodes 3",
+     "--iterations 8: --relay-episodes 3 needs 12 to fill the relay buffer"),
+    ("ref-queue --message fields --sink trainer --relay-episodes 2 --zero-copy --copy-out",
+     "--relay-episodes: --copy-out reuses the memory of earlier episodes"),
+])  # fmt: skip
+def test_flags_that_cannot_be_used_are_rejected_in_one_line(no_gpu, flags, reason):
+    assert reason in reject_options("store", "--transport", *flags.split())
+
+
+def test_dpo_is_a_flow_of_every_transport(make_plan):
+    """One that cannot send it, such as one that is not installed here, says so by itself."""
+    for label in ("store refs", "store bytes", "graph shm", "torch gloo", "torch mapped"):
+        runtime, name = TRANSPORTS[label].label.split()
+        plan = make_plan(runtime, "--transport", name, "--flow", "dpo", "--batch-size", "4")
+        assert [str(edge) for edge in plan.task_flow.edges] == [
+            "driver -> reference",
+            "reference -> driver",
+        ]
