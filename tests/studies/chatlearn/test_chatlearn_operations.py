@@ -16,9 +16,9 @@ GRAPHS = {
     "dpo": (1, 0, 1),
 }
 LAYOUTS = (
-    (),
-    ("--replicas", "reference=3"),
-    ("--replicas", "reference=2", "--ranks", "reference=2"),
+    (1, ()),
+    (4, ("--replicas", "reference=3")),
+    (4, ("--replicas", "reference=2", "--ranks", "reference=2")),
 )
 
 
@@ -27,8 +27,7 @@ def run(make_plan, monkeypatch, tmp_path):
     return make_runner(make_plan, monkeypatch, tmp_path)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=" ".join)
-@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize(("count", "layout"), LAYOUTS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_operations_of_an_episode_are_those_of_chatlearns_formulas(run, name, count, layout):
     done = run("--flow", name, "--message", "fields", *episode_flags(count), *layout).expect_ok()

@@ -140,8 +140,7 @@ def exchange_field(batches):
     return batches
 
 
-@pytest.mark.parametrize("relay", ["0", "2"])
-@pytest.mark.parametrize("ranks", ["1", "2"])
+@pytest.mark.parametrize(("ranks", "relay"), [("1", "0"), ("2", "2")])
 @pytest.mark.parametrize(
     "change",
     [
