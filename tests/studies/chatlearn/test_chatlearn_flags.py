@@ -2,8 +2,10 @@
 
 import pytest
 from conftest import reject_options
+from in_process import LocalEndpoints, LocalRingEndpoints
 
 from dataflow.catalogue.catalogue import TRANSPORTS
+from dataflow.flows.catalogue import build_flow
 
 
 @pytest.mark.parametrize(("flags", "reason"), [
@@ -55,3 +57,12 @@ def test_dpo_is_a_flow_of_every_transport(make_plan):
             "driver -> reference",
             "reference -> driver",
         ]
+
+
+def test_dpo_messages_are_verified_by_the_endpoints_of_other_transports(tmp_path):
+    """Rings are those of graph mapped and torch mapped."""
+    flow = build_flow("dpo", {"batch_size": 4, "prompt_len": "uniform:4:8", "response_len": "6"})
+    for endpoints in (LocalEndpoints(flow), LocalRingEndpoints(flow, tmp_path)):
+        for number in (1, 2):
+            endpoints.run(number)
+            assert endpoints.verify(number) == {}
