@@ -73,7 +73,8 @@ def format_equal(is_equal: bool) -> str:
 
 
 def operation_column(name: str, header: str) -> Column:
-    return Column(header, lambda result: format_operation(result, name))
+    rank = 1 if name.endswith("_get") else 0  # as many as puts, so a terminal leaves them out first
+    return Column(header, lambda result: format_operation(result, name), rank)
 
 
 OPERATION_COLUMNS = (
@@ -94,11 +95,10 @@ def sort_by_layout(group: Group) -> list[Result]:
 
 
 def title_of(result: Result) -> str:
-    options = options_of_result(result)
+    messages = options_of_result(result).group_size
     samples = result.workload.sizes["batch_size"]
     return (
-        f"{result.flow.title}: operations per episode of {options.group_size} messages of {samples} samples, "
-        f"{options.train_global_batch} samples per training step"
+        f"{result.flow.title}: operations per episode of {messages} messages of {samples} samples"
     )
 
 
