@@ -14,23 +14,42 @@ from dataflow.units import format_bytes
 
 def label_of(workload: Workload, configuration: Configuration) -> str:
     """Return the name of a configuration with the flags for message form, layout and device."""
-    form, sizes, layout = workload.message, workload.sizes, configuration.layout
-    always_fields = (
-        workload.flow not in FLOWS_OF_FIELDS or sizes.get("as_sent") or "fields" in sizes
-    )
+    layout = configuration.layout
     flags = {
-        "message": form if form != "flat" and not (form == "fields" and always_fields) else "",
-        "as_sent": sizes.get("as_sent"),
-        "fields": sizes.get("fields"),
-        **{name: size if isinstance(size, str) else format_bytes(int(size)).replace(" ", "")
-           for name, size in sizes.items() if size and name in SENDER_SIZES},
+        "message": _shown_form(workload),
+        "as_sent": workload.sizes.get("as_sent"),
+        "fields": workload.sizes.get("fields"),
+        **_sender_sizes(workload),
         "address": layout.existing_cluster,
         "placement": layout.place or ("spread" if layout.placement == "spread" else ""),
         "device": "cuda" if configuration.device == "cuda" else "",
-    }  # fmt: skip
+    }
     shown = configuration.flags | {name: value for name, value in flags.items() if value}
     name = configuration_name(configuration.runtime, configuration.transport, shown)
     return f"{name} over {layout.link}" if layout.link else name
+
+
+def _shown_form(workload: Workload) -> str:
+    """Return the form of the messages, or an empty string if the flow has this form without the flag."""
+    if workload.message == "flat":
+        return ""
+    sizes = workload.sizes
+    is_always_fields = (
+        workload.flow not in FLOWS_OF_FIELDS or sizes.get("as_sent") or "fields" in sizes
+    )
+    if workload.message == "fields" and is_always_fields:
+        return ""
+    return workload.message
+
+
+def _sender_sizes(workload: Workload) -> dict[str, str]:
+    """Return the sizes that change what senders do, as on the command line."""
+    shown = {}
+    for name, size in workload.sizes.items():
+        if not size or name not in SENDER_SIZES:
+            continue
+        shown[name] = size if isinstance(size, str) else format_bytes(int(size)).replace(" ", "")
+    return shown
 
 
 def flow_of(workload: Workload) -> Flow:
@@ -42,13 +61,24 @@ def flow_of(workload: Workload) -> Flow:
             if record_edges(flow) == workload.edges:
                 return flow
     try:
-        messages = {edge.source: flat_message(edge.bytes) for edge in workload.edges}
-        reads: dict[str, tuple[str, ...]] = {}
-        for edge in workload.edges:
-            reads[edge.reader] = (*reads.get(edge.reader, ()), edge.source)
-        returns = reads.pop(DRIVER)
-        tasks = tuple(Task(reader, sources, messages[reader]) for reader, sources in reads.items())
-        return Flow(workload.flow, workload.flow, messages[DRIVER], tasks, returns)
+        return _flow_of_edges(workload)
     except (LookupError, ValueError) as error:
-        raise RecordError(f"the edges of a record of {workload.flow!r} contradict each other ({error}), so something "
-                          "has changed it: leave it out") from None  # fmt: skip
+        edges = f"the edges of a record of {workload.flow!r}"
+        raise RecordError(
+            f"{edges} contradict each other ({error}), so something has changed it: leave it out"
+        ) from None
+
+
+def _flow_of_edges(workload: Workload) -> Flow:
+    """Return the flow of a record's edges, with flat messages; raise LookupError or ValueError if they make none."""
+    messages = {edge.source: flat_message(edge.bytes) for edge in workload.edges}
+    reads: dict[str, list[str]] = {}
+    for edge in workload.edges:
+        reads.setdefault(edge.reader, []).append(edge.source)
+    returns = reads.pop(DRIVER)
+    tasks = []
+    for reader, sources in reads.items():
+        task = Task(reader, tuple(sources), messages[reader])
+        tasks.append(task)
+    name = workload.flow
+    return Flow(name, name, messages[DRIVER], tuple(tasks), tuple(returns))
