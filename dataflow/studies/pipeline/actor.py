@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,27 +15,33 @@ class Steps(msgspec.Struct, forbid_unknown_fields=True):
     """Timed steps of a pipeline, in order."""
 
     compute_seconds: list[float] = []  # of all tasks of a stage: the mean of the stages
-    stage_seconds: list[
-        float
-    ] = []  # from the beginning of a stage's first task to the end of its last: the longest
+    # From the beginning of a stage's first task to the end of its last: the longest.
+    stage_seconds: list[float] = []
     held_activations: dict[str, int] = {}  # stage -> largest number at the same time
 
 
-# Of a step of a stage: seconds of all tasks, seconds from the beginning of the first to the end of the last one, and
-# the largest number of activations held at the same time, in this step and those before.
-StageStep = tuple[float, float, int]
-Groups = Sequence[
-    tuple[Mapping[str, StageStep | None], bool]
-]  # by worker, and whether they are timed
+class StageStep(NamedTuple):
+    """A step of one stage."""
+
+    compute_seconds: float  # of all tasks
+    stage_seconds: float  # from the beginning of the first task to the end of the last one
+    most_held: int  # activations at the same time, in this step and those before
+
+
+Group = tuple[Mapping[str, StageStep | None], bool]  # by worker, and whether it is timed
 
 
 class StagePart(Part):
+    """Run the tasks of a stage."""
+
     name = "pipeline"
 
     def __init__(self, endpoint: Any) -> None:
         super().__init__(endpoint)
         self.schedule = [task.name for task in endpoint.tasks.values() if task.work]
-        self.position, self.held, self.most_held = 0, 0, 0
+        self.position = 0
+        self.held = 0
+        self.most_held = 0
         self.intervals: list[tuple[float, float]] = []  # begin and end of each task of this step
 
     def run(self, task: str, number: int) -> None:
@@ -53,28 +59,32 @@ class StagePart(Part):
         self.most_held = max(self.held, self.most_held)
         begin = time.perf_counter()
         self.endpoint.compute(work.seconds)
-        self.intervals.append((begin, time.perf_counter()))
+        end = time.perf_counter()
+        self.intervals.append((begin, end))
 
     def end_group(self, number: int) -> StageStep | None:
         """Return the last step; None: this worker is no stage."""
-        intervals, self.intervals = self.intervals, []
+        intervals = self.intervals
+        self.intervals = []
         if not intervals:
             return None
-        return (
-            sum(end - begin for begin, end in intervals),
-            intervals[-1][1] - intervals[0][0],
-            self.most_held,
-        )
+        compute_seconds = sum(end - begin for begin, end in intervals)
+        first_begin, _ = intervals[0]
+        _, last_end = intervals[-1]
+        stage_seconds = last_end - first_begin
+        return StageStep(compute_seconds, stage_seconds, self.most_held)
 
 
-def collect_steps(plan: Any, groups: Groups, driver_seconds: Any) -> tuple[Steps, None]:
+def collect_steps(plan: Any, groups: Sequence[Group], driver_seconds: Any) -> tuple[Steps, None]:
     """Return the timed steps, and the activations that stages have held at most in all steps."""
     measured = Steps()
     for values, is_timed in groups:
         stages = {name: step for name, step in values.items() if step}
-        compute_seconds, stage_seconds, held = zip(*stages.values(), strict=True)
+        steps = stages.values()
         if is_timed:
-            measured.compute_seconds.append(fmean(compute_seconds))
-            measured.stage_seconds.append(max(stage_seconds))
-        measured.held_activations = dict(zip(stages, held, strict=True))
+            compute_seconds = fmean(step.compute_seconds for step in steps)
+            measured.compute_seconds.append(compute_seconds)
+            stage_seconds = max(step.stage_seconds for step in steps)
+            measured.stage_seconds.append(stage_seconds)
+        measured.held_activations = {name: step.most_held for name, step in stages.items()}
     return measured, None
