@@ -22,9 +22,6 @@ TOO_DENSE = {
     "dataflow/studies/external_systems/one_sided.py",
     "dataflow/studies/external_systems/peers.py",
     "dataflow/studies/model_loading/loading.py",
-    "dataflow/studies/weights/actor.py",
-    "dataflow/studies/weights/flow.py",
-    "dataflow/studies/weights/sections.py",
     "dataflow/studies/zero/collectives.py",
 }
 

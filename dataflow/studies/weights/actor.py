@@ -16,6 +16,7 @@ import torch
 from dataflow.endpoints.payload import encode_number, make_field, number_part, raw_bytes
 from dataflow.endpoints.tensors import Payload, assemble, check_inputs, copy, flat_items, from_array
 from dataflow.errors import RunFailed
+from dataflow.flows.flow import Edge
 from dataflow.flows.message import VALUES, Message
 from dataflow.studies import Part
 from dataflow.studies.weights.flow import INDICES
@@ -29,30 +30,30 @@ class WeightsPart(Part):
 
     def __init__(self, endpoint: Any) -> None:
         super().__init__(endpoint)
-        options, flow, self.times = endpoint.plan.options, endpoint.task_flow, UpdateTimes()
-        self.edges = {task: flow.edges_to(task) for task in endpoint.tasks
-                      if any(edge.message.is_parameters for edge in flow.edges_to(task))}  # fmt: skip
-        self.parameters = Parameters(
-            {task: [edge.message for edge in edges] for task, edges in self.edges.items()}
-        )
+        self.times = UpdateTimes()
+        self.edges = parameter_edges(endpoint)
+        messages = {}
+        for task, edges in self.edges.items():
+            messages[task] = [edge.message for edge in edges]
+        self.parameters = Parameters(messages)
         # Memory that each task copies its inputs into. It belongs to the engine, so the endpoint does not copy.
-        self.copies = {
-            task: endpoint.copies.pop(task) for task in self.edges if task in endpoint.copies
-        }
+        self.copies = {}
+        for task in self.edges:
+            if task in endpoint.copies:
+                self.copies[task] = endpoint.copies.pop(task)
+        options = endpoint.plan.options
         self.has_changes = options.message == "indices"
         if self.has_changes:
             self.use_changes(endpoint.device)
         fault = (options.inject or "").split(":")
-        self.tears = (
-            fault[-1] == "tear" and fault[0] in self.edges
-        )  # --inject: write without stopping the engine
+        # --inject: write without stopping the engine.
+        self.tears = fault[-1] == "tear" and fault[0] in self.edges
 
     def use_changes(self, device: Any) -> None:
         """--message indices: send what has changed, and write it into parameters that begin with version 0."""
         for task, edges in self.edges.items():
-            self.copies[task] = cycle(
-                [[initial_parameters(edge.source, edge.message, device) for edge in edges]]
-            )
+            memory = [initial_parameters(edge.source, edge.message, device) for edge in edges]
+            self.copies[task] = cycle([memory])
         for task, outbox in self.endpoint.outboxes.items():
             if outbox.message.is_parameters:
                 outbox.convert_with(Changes(task, outbox.message, device))
@@ -61,9 +62,8 @@ class WeightsPart(Part):
         """Serve these parameters: the copies of --copy-out, for which the engine stops, or what arrived itself."""
         if task not in self.edges:
             return inputs
-        check_inputs(
-            inputs, self.endpoint.sent_flow.edges_to(task) if self.has_changes else self.edges[task]
-        )
+        edges = self.endpoint.sent_flow.edges_to(task) if self.has_changes else self.edges[task]
+        check_inputs(inputs, edges)
         begin = time.perf_counter()
         if task in self.copies:
             if not self.tears:
@@ -75,26 +75,46 @@ class WeightsPart(Part):
 
     def write(self, task: str, inputs: Sequence[Any]) -> list[Any]:
         """Return the parameters after they were written into the memory of the engine."""
-        edges, memory = self.edges[task], next(self.copies[task])
+        edges = self.edges[task]
+        memory = next(self.copies[task])
         if not self.has_changes:
-            return [copy(received, into) for received, into in zip(inputs, memory, strict=True)]
+            pairs = zip(inputs, memory, strict=True)
+            return [copy(received, into) for received, into in pairs]
         triples = zip(inputs, edges, memory, strict=True)
         return [apply_changes(received, edge.message, into) for received, edge, into in triples]
 
     def made(self, task: str) -> None:
-        times, begin, end = self.times, self.endpoint.begin, time.perf_counter()
+        """Take note of the first and the last message of an update."""
+        times = self.times
+        begin = self.endpoint.begin
+        end = time.perf_counter()
         if not times.first_begin:
-            times.first_begin, times.first_end = begin, end
-        times.last_begin, times.last_end = begin, end
+            times.first_begin = begin
+            times.first_end = end
+        times.last_begin = begin
+        times.last_end = end
 
     def end_group(self, number: int) -> UpdateTimes:
         """Return the times of the update."""
-        if self.parameters.failure:
-            name, failure = self.endpoint.name, self.parameters.failure
+        failure = self.parameters.failure
+        if failure:
+            name = self.endpoint.name
             raise RunFailed(f"the thread that reads the parameters of {name} failed: {failure}")
-        times, self.times = self.times, UpdateTimes()
-        times.reads, times.torn_reads = self.parameters.reads, self.parameters.torn_reads
+        times = self.times
+        self.times = UpdateTimes()
+        times.reads = self.parameters.reads
+        times.torn_reads = self.parameters.torn_reads
         return times
+
+
+def parameter_edges(endpoint: Any) -> dict[str, tuple[Edge, ...]]:
+    """Return the edges of each task of this worker that reads parameters."""
+    reading = {}
+    for task in endpoint.tasks:
+        edges = endpoint.task_flow.edges_to(task)
+        if any(edge.message.is_parameters for edge in edges):
+            reading[task] = edges
+    return reading
 
 
 def initial_parameters(sender: str, message: Message, device: Any) -> Payload:
@@ -102,9 +122,12 @@ def initial_parameters(sender: str, message: Message, device: Any) -> Payload:
     fields = []
     for field in message.fields:
         (array,) = make_field(field, sender, slot=0)
-        encoded = encode_number(0)[number_part(field)]
-        np.frombuffer(raw_bytes(array), np.uint8)[: len(encoded)] = list(encoded)
-        fields.append([from_array(array, field.dtype).to(device)])
+        part = number_part(field)
+        encoded = encode_number(0)[part]
+        items = np.frombuffer(raw_bytes(array), np.uint8)
+        items[: len(encoded)] = list(encoded)
+        tensor = from_array(array, field.dtype).to(device)
+        fields.append([tensor])
     return assemble(message, fields)
 
 
@@ -115,13 +138,16 @@ class Changes:
         self.before = initial_parameters(sender, message, device)
 
     def __call__(self, payload: Payload, message: Message) -> Payload:
+        """Return the values that have changed and their indices, and keep the values for the next call."""
         sent = {}
         for field in message.fields:
-            new, old = flat_items(payload, field), flat_items(self.before, field)
+            new = flat_items(payload, field)
+            old = flat_items(self.before, field)
             indices = (new != old).nonzero().squeeze(1)
             values = new[indices]
             old[indices] = values
-            sent[field.name + VALUES] = values.view(getattr(torch, field.dtype))
+            dtype = getattr(torch, field.dtype)
+            sent[field.name + VALUES] = values.view(dtype)
             sent[field.name + INDICES] = indices.to(torch.int32)
         return sent
 
@@ -130,7 +156,7 @@ def apply_changes(received: Payload, message: Message, parameters: Payload) -> P
     """Write the received values into the parameters, and return them."""
     for field in message.fields:
         items = flat_items(parameters, field)
-        items[received[field.name + INDICES].long()] = received[field.name + VALUES].view(
-            items.dtype
-        )
+        values = received[field.name + VALUES]
+        indices = received[field.name + INDICES]
+        items[indices.long()] = values.view(items.dtype)
     return parameters

@@ -13,15 +13,20 @@ from dataflow.flows.flow import Flow, Task, tasks_in_turn
 from dataflow.flows.message import ACKNOWLEDGEMENT, VALUES, Field, Message, model_fields
 
 MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entry in the record
-INDICES = (
-    "_indices"  # the end of the name of a field: where the values of changed parameters belong
-)
+# The end of the name of a field: where the values of changed parameters belong.
+INDICES = "_indices"
 
 
 def weights(
-    model: str = "gpt2", receivers: int = 2, senders: int = 1, bucket_size: int = 0, sharded: bool = False,
-    lora_rank: int = 0, changed: float = 1.0, model_scale: float = 1.0,
-) -> Flow:  # fmt: skip
+    model: str = "gpt2",
+    receivers: int = 2,
+    senders: int = 1,
+    bucket_size: int = 0,
+    sharded: bool = False,
+    lora_rank: int = 0,
+    changed: float = 1.0,
+    model_scale: float = 1.0,
+) -> Flow:
     """Trainers send the tensors of a model to rollouts, which install them and acknowledge.
 
     Each sender sends its part of the tensors to every receiver; with `sharded`, only to the rollout of its own number.
@@ -32,26 +37,13 @@ def weights(
         raise ValueError(
             f"--sharded: {senders} senders and {receivers} receivers: give the same number of both"
         )
-    fields = model_fields(model, model_scale, lora_rank)
-    parts = split_evenly([replace(field, changed_share=changed) for field in fields], senders)
+    tensors = model_fields(model, model_scale, lora_rank)
+    fields = [replace(field, changed_share=changed) for field in tensors]
+    parts = split_evenly(fields, senders)
     buckets = [cut_into_buckets(part, bucket_size) for part in parts]
-    count = sum(map(len, buckets))
-    if count * receivers > MAX_MESSAGES:
-        raise ValueError(f"--bucket-size: {count} buckets and {receivers} receivers are more than {MAX_MESSAGES} "
-                         "messages: give a larger one")  # fmt: skip
-    actors = [f"trainer-{index + 1}" for index in range(senders)] if senders > 1 else ["trainer"]
-    sending = [
-        tasks_in_turn(actor, messages) for actor, messages in zip(actors, buckets, strict=True)
-    ]
-    # In the order in which the senders are likely to be ready: the first bucket of each, then the second ones.
-    by_turns = [task for turn in zip_longest(*sending) for task in turn if task]
-    receiving: list[Task] = []
-    for index in range(receivers):
-        sources = sending[index] if sharded else by_turns
-        tasks = tasks_in_turn(f"rollout-{index + 1}", [ACKNOWLEDGEMENT] * len(sources))
-        receiving += [
-            replace(task, reads=(source.name,)) for task, source in zip(tasks, sources, strict=True)
-        ]
+    check_count(sum(map(len, buckets)), receivers)
+    sending = sender_tasks(buckets)
+    receiving = receiver_tasks(sending, receivers, sharded)
     returns = tuple(task.name for task in receiving)
     scale = f" at scale {model_scale:g}" if model_scale < 1 else ""
     adapters = f", adapters of rank {lora_rank}" if lora_rank else ""
@@ -62,12 +54,53 @@ def weights(
     return Flow("weights", title, ACKNOWLEDGEMENT, (*chain(*sending), *receiving), returns)
 
 
+def check_count(buckets: int, receivers: int) -> None:
+    """Raise ValueError if there are more messages than MAX_MESSAGES."""
+    if buckets * receivers <= MAX_MESSAGES:
+        return
+    messages = f"{buckets} buckets and {receivers} receivers"
+    raise ValueError(
+        f"--bucket-size: {messages} are more than {MAX_MESSAGES} messages: give a larger one"
+    )
+
+
+def sender_tasks(buckets: list[list[Message]]) -> list[list[Task]]:
+    """Return the tasks of each sender: one per bucket."""
+    if len(buckets) == 1:
+        return [tasks_in_turn("trainer", buckets[0])]
+    sending = []
+    for number, messages in enumerate(buckets, start=1):
+        tasks = tasks_in_turn(f"trainer-{number}", messages)
+        sending.append(tasks)
+    return sending
+
+
+def receiver_tasks(sending: list[list[Task]], receivers: int, sharded: bool) -> list[Task]:
+    """Return the tasks of all receivers: one per message that they read."""
+    # In the order in which the senders are likely to be ready: the first bucket of each, then the second ones.
+    by_turns: list[Task] = []
+    for turn in zip_longest(*sending):
+        by_turns += [task for task in turn if task]
+    receiving = []
+    for index in range(receivers):
+        sources = sending[index] if sharded else by_turns
+        answers = [ACKNOWLEDGEMENT] * len(sources)
+        tasks = tasks_in_turn(f"rollout-{index + 1}", answers)
+        for task, source in zip(tasks, sources, strict=True):
+            receiving.append(replace(task, reads=(source.name,)))
+    return receiving
+
+
 def split_evenly(fields: list[Field], count: int) -> list[list[Field]]:
     """Cut a list of tensors into `count` parts of similar bytes; raise ValueError if a part has no tensor."""
-    total, before = sum(field.bytes for field in fields), 0
+    total = sum(field.bytes for field in fields)
+    before = 0
     parts: list[list[Field]] = [[] for _ in range(count)]
     for field in fields:
-        parts[min(count - 1, (before + field.bytes // 2) * count // total)].append(field)
+        middle = before + field.bytes // 2
+        index = middle * count // total
+        last = count - 1
+        parts[min(last, index)].append(field)
         before += field.bytes
     if not all(parts):
         raise ValueError(
@@ -91,13 +124,23 @@ def cut_into_buckets(fields: list[Field], bucket_size: int) -> list[Message]:
 
 def changes_flow(flow: Flow) -> Flow:
     """Return the flow whose messages of parameters have only the changed items, and their indices."""
+    return flow.with_messages(changes_message)
 
-    def change(message: Message) -> Message:
-        fields = []
-        for field in message.fields if message.is_parameters else ():
-            count = sum(len(range(math.prod(field.shape))[part]) for part in field.changed_items)
-            fields.append(Field(field.name + VALUES, field.dtype, (count,)))
-            fields.append(Field(field.name + INDICES, "int32", (count,)))
-        return Message(tuple(fields)) if fields else message
 
-    return flow.with_messages(change)
+def changes_message(message: Message) -> Message:
+    """Return the message with only the changed items and their indices; a message without parameters as it is."""
+    if not message.is_parameters:
+        return message
+    fields = []
+    for field in message.fields:
+        count = count_changed(field)
+        values = Field(field.name + VALUES, field.dtype, (count,))
+        indices = Field(field.name + INDICES, "int32", (count,))
+        fields += [values, indices]
+    return Message(tuple(fields))
+
+
+def count_changed(field: Field) -> int:
+    """Return the number of items that an update changes."""
+    items = range(math.prod(field.shape))
+    return sum(len(items[part]) for part in field.changed_items)

@@ -5,6 +5,7 @@ from statistics import median
 from dataflow.analysis.result import Result
 from dataflow.analysis.stages import is_within_clock_error
 from dataflow.analysis.statistics import typical_seconds
+from dataflow.flows.flow import Edge, Flow
 from dataflow.plan.options import SENDER_SIZES
 from dataflow.report import tables
 from dataflow.report.charts import Chart
@@ -23,44 +24,63 @@ def format_part(result: Result, name: str) -> str:
 
     A transfer begins on one node and ends on another, so it may be too short for their clocks.
     """
-    medians = [median(getattr(updates_of(run), f"{name}_seconds")) for run in result.shown_runs]
-    if name == "transfer" and any(is_within_clock_error(result, seconds) for seconds in medians):
-        return "-"
+    medians = []
+    for run in result.shown_runs:
+        seconds = getattr(updates_of(run), f"{name}_seconds")
+        medians.append(median(seconds))
+    if name == "transfer":
+        is_too_short = any(is_within_clock_error(result, seconds) for seconds in medians)
+        if is_too_short:
+            return "-"
     return format_milliseconds(typical_seconds(medians))
 
 
 def peak_memory(result: Result, side: str) -> str:
     """Return the GiB of the largest process at the "source" or "reader" of parameters."""
-    edges = [edge for edge in result.flow.edges if edge.message.is_parameters]
-    actors = {result.flow.actor(getattr(edge, side)) for edge in edges}
-    costs = [
-        cost for run in result.shown_runs for name, cost in run.processes.items() if name in actors
-    ]
-    peak = max(
-        (cost.peak_memory_bytes or 0 for cost in costs), default=0
-    )  # several actors can share a process
+    flow = result.flow
+    edges = parameter_edges(flow)
+    actors = {flow.actor(getattr(edge, side)) for edge in edges}
+    peak = 0
+    for run in result.shown_runs:
+        costs = [cost for name, cost in run.processes.items() if name in actors]
+        for cost in costs:  # several actors can share a process
+            peak = max(peak, cost.peak_memory_bytes or 0)
     return f"{peak / 2**30:.1f}" if peak else "-"
+
+
+def parameter_edges(flow: Flow) -> list[Edge]:
+    """Return the edges whose messages are parameters."""
+    return [edge for edge in flow.edges if edge.message.is_parameters]
 
 
 def bytes_per_receiver(result: Result) -> str:
     """Return the bytes that the first receiver gets per update, as they are sent."""
     flow = result.flow
-    reader = next(flow.actor(edge.reader) for edge in flow.edges if edge.message.is_parameters)
+    first = parameter_edges(flow)[0]
+    reader = flow.actor(first.reader)
     sent = changes_flow(flow) if result.workload.message == "indices" else flow
-    return format_bytes(sum(edge.bytes for edge in sent.edges_to_actor(reader)))
+    edges = sent.edges_to_actor(reader)
+    return format_bytes(sum(edge.bytes for edge in edges))
 
 
 def count_reads(result: Result) -> str:
-    updates = [*map(updates_of, result.shown_runs)]
-    return f"{sum(u.torn_reads for u in updates):,} of {sum(u.reads for u in updates):,}"
+    """Return how many reads of the parameters saw two versions at once, and how many reads there were."""
+    updates = [updates_of(run) for run in result.shown_runs]
+    torn = sum(update.torn_reads for update in updates)
+    reads = sum(update.reads for update in updates)
+    return f"{torn:,} of {reads:,}"
+
+
+def count_messages(result: Result) -> str:
+    """Return the number of different messages of parameters."""
+    messages = [message for message in result.flow.messages if message.is_parameters]
+    return f"{len(messages):,}"
 
 
 UPDATE_COLUMNS = (
     Column("configuration", tables.marked_label),
     tables.READERS,
-    Column(
-        "messages", lambda r: f"{sum(message.is_parameters for message in r.flow.messages):,}", 3
-    ),
+    Column("messages", count_messages, 3),
     Column("sent to the first receiver", bytes_per_receiver, 3),
     Column("ms per update", tables.format_typical),
     Column("95 % interval", tables.format_interval, 4),
@@ -82,14 +102,17 @@ UPDATE_COLUMNS = (
 def describe_readers(group: Group) -> str:
     """Return how many tensors go to how many readers, and which configuration is the fastest."""
     flow = group.done[0].flow
-    edges = [edge for edge in flow.edges if edge.message.is_parameters]
+    edges = parameter_edges(flow)
     readers = {flow.actor(edge.reader) for edge in edges}
-    tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)
+    count = len(readers)
+    tensors = sum(len(edge.message.fields) for edge in edges)
+    per_reader = tensors // count
     fastest = describe_fastest(group.results)
-    return f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {fastest}"
+    return f"Tensors per reader: {per_reader:,}. Readers: {count}, on one machine. {fastest}"
 
 
 def draw_updates(group: Group) -> Chart | None:
+    """Return the chart of a group of updates; None if it has too few."""
     if len(group.done) < MIN_DOTS:
         return None
     first = group.ordered[0]
@@ -99,8 +122,13 @@ def draw_updates(group: Group) -> Chart | None:
 
 def update_table(name: str) -> Table:
     """Return a table of updates. Messages of every size and form are together."""
-    columns, groups = (lambda group: UPDATE_COLUMNS), by_sizes(*SENDER_SIZES)
-    return Table(name, columns, sentence=describe_readers, chart=draw_updates, group_by=groups)
+    return Table(
+        name,
+        columns=lambda group: UPDATE_COLUMNS,
+        sentence=describe_readers,
+        chart=draw_updates,
+        group_by=by_sizes(*SENDER_SIZES),
+    )
 
 
 SECTIONS = {name: update_table(name) for name in ("weights", "rdt-weights")}
