@@ -16,8 +16,6 @@ TOO_DENSE = {
     "dataflow/endpoints/payload.py",
     "dataflow/endpoints/tensors.py",
     "dataflow/flows/catalogue.py",
-    "dataflow/studies/detached_ppo/__init__.py",
-    "dataflow/studies/detached_ppo/actors.py",
     "dataflow/studies/external_systems/iceoryx.py",
     "dataflow/studies/external_systems/one_sided.py",
     "dataflow/studies/external_systems/peers.py",

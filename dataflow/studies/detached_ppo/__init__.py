@@ -23,53 +23,99 @@ _FEW = Meta(ge=1, le=16)
 
 @dataclass(frozen=True, kw_only=True)
 class DetachedPpoFlags:
-    # fmt: off
+    """Sizes of the flow `detached-ppo`."""
+
     makers: int | None = _size("actors that make experience", int, _FEW)
-    ppo_trainers: int | None = _size("trainers, which send their weights to the makers (default: 1)", int, _FEW)
-    items: str | None = _size("form of the samples of an experience: views of the batch, as ColossalAI sends them, "
-        "clones, or the whole batch", str, choices=("views", "clones", "batch"), size="sender")
-    # fmt: on
+    ppo_trainers: int | None = _size(
+        "trainers, which send their weights to the makers (default: 1)", int, _FEW
+    )
+    items: str | None = _size(
+        "form of the samples of an experience: views of the batch, as ColossalAI sends them, "
+        "clones, or the whole batch",
+        str,
+        choices=("views", "clones", "batch"),
+        size="sender",
+    )
 
 
 def detached_ppo(
-    makers: int = 1, ppo_trainers: int = 1, batch_size: int = 8, seq_length: int = 512, prompt_seq_len: int = 256,
-    items: str = "views", model: str = "gpt2", lora_rank: int = 0, model_scale: float = 1.0,
-) -> Flow:  # fmt: skip
+    makers: int = 1,
+    ppo_trainers: int = 1,
+    batch_size: int = 8,
+    seq_length: int = 512,
+    prompt_seq_len: int = 256,
+    items: str = "views",
+    model: str = "gpt2",
+    lora_rank: int = 0,
+    model_scale: float = 1.0,
+) -> Flow:
     """Makers and trainers as in coati/ray/utils.py, get_receivers_per_sender; raise ValueError for impossible sizes.
 
     With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
     """
     if seq_length <= prompt_seq_len:
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
-    making, reads = list[Task](), defaultdict[int, list[str]](list)
+    batch = Batch(batch_size, seq_length, seq_length - prompt_seq_len, items)
+    making: list[Task] = []
+    reads = defaultdict[int, list[str]](list)  # trainer -> tasks of makers
     for maker in range(makers):
-        readers = [trainer for trainer in range(ppo_trainers) if trainer % makers == maker] or [
-            maker % ppo_trainers
-        ]
-        if batch_size < len(readers):
-            raise ValueError(
-                f"--batch-size {batch_size}: a maker has {len(readers)} trainers: give as many or more"
-            )
-        counts = [
-            len(range(index, batch_size, len(readers))) for index in range(len(readers))
-        ]  # of samples, in turn
-        messages = [
-            experience(n, batch_size, seq_length, seq_length - prompt_seq_len, items)
-            for n in counts
-        ]
-        making += tasks_in_turn(f"maker-{maker}", messages)
-        for trainer, task in zip(readers, making[-len(readers) :], strict=True):
+        readers = trainers_of(maker, makers, ppo_trainers)
+        tasks = tasks_in_turn(f"maker-{maker}", split_batch(batch, len(readers)))
+        for trainer, task in zip(readers, tasks, strict=True):
             reads[trainer].append(task.name)
+        making += tasks
     weights = Message(tuple(two_models(model, model_scale, lora_rank)))
     senders = {maker % ppo_trainers for maker in range(makers)}
-    training = [Task(f"trainer-{trainer}", tuple(reads[trainer]), weights if trainer in senders else ACKNOWLEDGEMENT)
-                for trainer in range(ppo_trainers)]  # fmt: skip
-    updates = [Task(f"maker-{maker}.update", (training[maker % ppo_trainers].name,), ACKNOWLEDGEMENT,
-                    actor=f"maker-{maker}") for maker in range(makers)]  # fmt: skip
-    returns = [*updates, *(task for trainer, task in enumerate(training) if trainer not in senders)]
+    training = []
+    for trainer in range(ppo_trainers):
+        message = weights if trainer in senders else ACKNOWLEDGEMENT
+        training.append(Task(f"trainer-{trainer}", tuple(reads[trainer]), message))
+    updates = update_tasks(makers, training)
+    silent = [task for trainer, task in enumerate(training) if trainer not in senders]
+    returns = tuple(task.name for task in [*updates, *silent])
     title = f"detached PPO, makers: {makers}, trainers: {ppo_trainers}"
-    tasks = (*making, *training, *updates)
-    return Flow("detached-ppo", title, ACKNOWLEDGEMENT, tasks, tuple(task.name for task in returns))
+    return Flow("detached-ppo", title, ACKNOWLEDGEMENT, (*making, *training, *updates), returns)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The samples that a maker makes per round."""
+
+    size: int
+    tokens: int  # of a sample, with the prompt
+    actions: int  # tokens of the answer
+    items: str  # form of the samples: --items
+
+
+def trainers_of(maker: int, makers: int, trainers: int) -> list[int]:
+    """Return the trainers that a maker sends its samples to."""
+    own = [trainer for trainer in range(trainers) if trainer % makers == maker]
+    return own or [maker % trainers]
+
+
+def update_tasks(makers: int, training: list[Task]) -> list[Task]:
+    """Return a task per maker, which gets the weights of one trainer."""
+    tasks = []
+    for maker in range(makers):
+        actor = f"maker-{maker}"
+        trainer = training[maker % len(training)]
+        task = Task(f"{actor}.update", (trainer.name,), ACKNOWLEDGEMENT, actor=actor)
+        tasks.append(task)
+    return tasks
+
+
+def split_batch(batch: Batch, trainers: int) -> list[Message]:
+    """Return a message per trainer, which get the samples in turn; raise ValueError if one gets none."""
+    if batch.size < trainers:
+        raise ValueError(
+            f"--batch-size {batch.size}: a maker has {trainers} trainers: give as many or more"
+        )
+    counts = [len(range(first, batch.size, trainers)) for first in range(trainers)]
+    messages = []
+    for count in counts:
+        message = experience(count, batch.size, batch.tokens, batch.actions, batch.items)
+        messages.append(message)
+    return messages
 
 
 def experience(count: int, batch_size: int, tokens: int, actions: int, items: str) -> Message:
@@ -77,37 +123,44 @@ def experience(count: int, batch_size: int, tokens: int, actions: int, items: st
 
     ColossalAI sends each sample as views of the batch, and pickling a view writes the whole batch.
     """
-    fields = []
-    for name, dtype, width in (
-        ("sequences", "int64", tokens), ("attention_mask", "int64", tokens), ("action_log_probs", "float16", actions),
-        ("action_mask", "bool", actions), ("values", "float16", 1), ("reward", "float32", 1),
+    columns = (
+        ("sequences", "int64", tokens),
+        ("attention_mask", "int64", tokens),
+        ("action_log_probs", "float16", actions),
+        ("action_mask", "bool", actions),
+        ("values", "float16", 1),
+        ("reward", "float32", 1),
         ("advantages", "float32", 1),
-    ):  # fmt: skip
+    )
+    fields = []
+    for name, dtype, width in columns:
         if items == "batch":
-            fields.append(Field(name, dtype, (count, width)))
+            field = Field(name, dtype, (count, width))
         else:
             storage = (batch_size, width) if items == "views" else ()
-            fields.append(Field(name, dtype, lengths=(width,) * count, storage=storage))
+            field = Field(name, dtype, lengths=(width,) * count, storage=storage)
+        fields.append(field)
     return Message(tuple(fields))
 
 
 def two_models(model: str, scale: float, lora_rank: int) -> list[Field]:
     """Return the tensors of an actor and a critic in float16. The critic has one more linear layer, with one output."""
     fields = model_fields(model, scale, lora_rank)
-    if fields[0].name == "flat":  # as many bytes in float16
-        fields = [replace(fields[0], shape=(4 * fields[0].shape[0],))]
-    head = (
-        []
-        if lora_rank
-        else [("critic.value_head.weight", fields[0].shape[1:]), ("critic.value_head.bias", (1,))]
-    )
-    halves = [
-        (f"{name}.{field.name}", field.shape) for name in ("actor", "critic") for field in fields
-    ]
-    return [
-        replace(fields[0], name=name, dtype="float16", shape=shape)
-        for name, shape in [*halves, *head]
-    ]
+    first = fields[0]
+    if first.name == "flat":  # as many bytes in float16
+        fields = [replace(first, shape=(4 * first.shape[0],))]
+    shapes = {}
+    for model_name in ("actor", "critic"):
+        for field in fields:
+            shapes[f"{model_name}.{field.name}"] = field.shape
+    if not lora_rank:
+        shapes["critic.value_head.weight"] = fields[0].shape[1:]
+        shapes["critic.value_head.bias"] = (1,)
+    tensors = []
+    for name, shape in shapes.items():
+        tensor = replace(fields[0], name=name, dtype="float16", shape=shape)
+        tensors.append(tensor)
+    return tensors
 
 
 STUDY = Study(flows={"detached-ppo": detached_ppo}, flags=DetachedPpoFlags)

@@ -4,7 +4,6 @@ hpcaitech/ColossalAI at b5f056636, applications/Chat/coati/ray: experience_maker
 detached_replay_buffer.py.
 """
 
-from collections import ChainMap
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,9 @@ class CallingActor(Actor):
     """Run a task when calls have brought all its messages, and call its readers with the result."""
 
     def join(self, actors, has_replay_buffer):
+        """Get the handles of all actors by name, before the first message."""
         self.actors = actors
+        # Task -> messages that have arrived for it, by their source.
         self.arrived: dict[str, dict[str, Any]] = {task: {} for task in self.tasks}
         self.buffer: Any = Queue(BUFFER_LIMIT) if has_replay_buffer else None
         self.edges = {edge.source: edge for edge in self.task_flow.edges_to_actor(self.name)}
@@ -39,22 +40,28 @@ class CallingActor(Actor):
         if self.buffer is not None and form != ACKNOWLEDGEMENT and not form.is_parameters:
             self.buffer.put(to_batch(message, form))
             message = to_items(self.buffer.get(), form)
-        edges, arrived = self.sent_flow.edges_to(task), self.arrived[task]
+        edges = self.sent_flow.edges_to(task)
+        arrived = self.arrived[task]
         arrived[source] = message
         if len(arrived) < len(edges):
             return {}, []
-        return self.run_and_call(task, *(arrived.pop(edge.source) for edge in edges))
+        messages = [arrived.pop(edge.source) for edge in edges]
+        return self.run_and_call(task, *messages)
 
     def run_and_call(self, task, *messages):
-        message, flow = self.forward_step(task, *messages), self.sent_flow
+        """Run a task, and all that follows on this actor. Return the same as `call`."""
+        message = self.forward_step(task, *messages)
+        flow = self.sent_flow
         results = {task: message} if task in flow.returns else {}
         readers = [edge.reader for edge in flow.edges_from(task) if edge.reader != DRIVER]
-        calls = [
-            self.actors[flow.actor(reader)].call.remote(reader, task, message) for reader in readers
-        ]
+        calls = []
+        for reader in readers:
+            actor = self.actors[flow.actor(reader)]
+            calls.append(actor.call.remote(reader, task, message))
         for follower in self.followers[task]:
             more_results, more_calls = self.run_and_call(follower)
-            results, calls = results | more_results, calls + more_calls
+            results = results | more_results
+            calls = calls + more_calls
         return results, calls
 
 
@@ -64,42 +71,49 @@ def to_batch(payload, message):
 
 
 def to_items(batch, message):
+    """Return a list of samples instead of each tensor that `to_batch` has made."""
     return map_lists(lambda tensor: [*tensor.unbind()], batch, message)
 
 
 def map_lists(function, payload, message):
+    """Return the payload with `function(samples)` in place of the samples of each field of equal shapes."""
     if not isinstance(payload, dict):  # flat, or --message packed
         return payload
-    names = [
-        field.name for field in message.fields if len({*field.lengths}) == 1 and not field.is_python
-    ]
+    names = []
+    for field in message.fields:
+        has_equal_shapes = len({*field.lengths}) == 1
+        if has_equal_shapes and not field.is_python:
+            names.append(field.name)
     return payload | {name: function(payload[name]) for name in names}
 
 
 def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connection:
     """Do as ColossalAI: a sender calls each of its readers with the payload itself."""
     workers.start(CallingActor, codec=HOST)
-    flow, actors = workers.sent_flow, workers.actors
+    flow = workers.sent_flow
+    actors = workers.actors
     ray.get([actor.join.remote(actors, has_replay_buffer) for actor in actors.values()])
 
     def submit(query):
-        edges = flow.edges_from(DRIVER)
-        return [
-            actors[flow.actor(edge.reader)].call.remote(edge.reader, DRIVER, HOST.encode(query))
-            for edge in edges
-        ]
+        calls = []
+        for edge in flow.edges_from(DRIVER):
+            actor = actors[flow.actor(edge.reader)]
+            calls.append(actor.call.remote(edge.reader, DRIVER, HOST.encode(query)))
+        return calls
 
     def collect(calls):
         results: dict = {}
         while calls:
             answers = ray.get(calls)
-            results |= dict(ChainMap(*(found for found, _ in answers)))
-            calls = [call for _, more in answers for call in more]
-        return HOST.decode_all(
-            [results[source] for source in flow.returns], flow.edges_to(DRIVER), workers.plan.device
-        )
+            calls = []
+            for more_results, more_calls in answers:
+                results |= more_results
+                calls += more_calls
+        received = [results[source] for source in flow.returns]
+        return HOST.decode_all(received, flow.edges_to(DRIVER), workers.plan.device)
 
-    return Connection(submit, collect, {str(edge): "argument of a call" for edge in flow.edges})
+    data_paths = {str(edge): "argument of a call" for edge in flow.edges}
+    return Connection(submit, collect, data_paths)
 
 
 TRANSPORTS = {"by-value": by_value, "replay-buffer": partial(by_value, has_replay_buffer=True)}
