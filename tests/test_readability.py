@@ -19,7 +19,6 @@ TOO_DENSE = {
     "dataflow/studies/external_systems/iceoryx.py",
     "dataflow/studies/external_systems/one_sided.py",
     "dataflow/studies/external_systems/peers.py",
-    "dataflow/studies/model_loading/loading.py",
     "dataflow/studies/zero/collectives.py",
 }
 

@@ -26,42 +26,47 @@ from dataflow.studies.model_loading import PUBLISHER, Load
 from dataflow.workers.cleanup import SHARED_MEMORY, find_marked
 
 Tensors = dict[str, torch.Tensor]
-warnings.filterwarnings(
-    "ignore", message="Zero-copy tensor"
-)  # Ray warns about writes to views; there are none
+# Ray warns about writes to views; there are none.
+warnings.filterwarnings("ignore", message="Zero-copy tensor")
 
 
 def make_module(fields: Sequence[Field], tensors: Tensors) -> Module:
     """Return a module of these tensors. Before it gets them, it is on torch's meta device, which has no memory."""
-    empty = {
-        field.name: torch.empty(field.shape, dtype=getattr(torch, field.dtype), device="meta")
-        for field in fields
-    }
-    module = ParameterDict(
-        {name: Parameter(tensor, requires_grad=False) for name, tensor in empty.items()}
-    )
+    parameters = {}
+    for field in fields:
+        dtype = getattr(torch, field.dtype)
+        empty = torch.empty(field.shape, dtype=dtype, device="meta")
+        parameters[field.name] = Parameter(empty, requires_grad=False)
+    module = ParameterDict(parameters)
     module.load_state_dict(tensors, assign=True)
     return module
 
 
 def digest_of(module: Module) -> int:
-    return digest([to_array(parameter) for parameter in module.parameters()], skip=0)
+    """Return the hash of all bytes of a module, which are read once."""
+    arrays = [to_array(parameter) for parameter in module.parameters()]
+    return digest(arrays, skip=0)
 
 
 def map_file(path: str, mode: Any, size: int | None = None) -> torch.Tensor:
-    return torch.from_numpy(np.memmap(path, np.uint8, mode, shape=size).view(np.ndarray))
+    """Return the bytes of a mapped file, with a new size for the mode "w+"."""
+    mapped = np.memmap(path, np.uint8, mode, shape=size)
+    return torch.from_numpy(mapped.view(np.ndarray))
 
 
 def publish_module(module: Module, way: str, folder: Path, message: Message) -> Any:
     """Return the reference or the path by which another process loads the module."""
-    path, tensors = f"{folder}/weights", module.state_dict()
+    path = f"{folder}/weights"
+    tensors = module.state_dict()
     if way == "ray-module":
         return ray.put(module)
     if way == "ray-arrays":
         return ray.put({name: to_array(tensor) for name, tensor in tensors.items()})
     if way == "shared-memory":
         path = f"{SHARED_MEMORY}/{folder.name}/weights"
-        pack(tensors, message, split_buffer(map_file(path, "w+", message.packed_bytes), message))
+        buffer = map_file(path, "w+", message.packed_bytes)
+        parts = split_buffer(buffer, message)
+        pack(tensors, message, parts)
     elif way == "safetensors":
         safetensors.torch.save_file(tensors, path)
     else:
@@ -90,7 +95,9 @@ def load_module(published: Any, way: str, message: Message) -> Module:
 def memory_bytes(folder: Path) -> int:
     """Return the memory of all processes of the run (Pss: shared pages count once)."""
     total = 0
-    for pid in {os.getpid(), *(process.pid for process in find_marked(folder))}:
+    pids = {process.pid for process in find_marked(folder)}
+    pids.add(os.getpid())
+    for pid in pids:
         with suppress(psutil.Error):  # it has ended
             total += psutil.Process(pid).memory_full_info().pss
     return total
@@ -103,28 +110,32 @@ class LoadingPart(Part):
     def run(self, task: str, number: int) -> None:
         """Publish or load the model in the first iteration."""
         if number == 1:
-            plan, message = self.endpoint.plan, Message(self.endpoint.tasks[task].work)
+            plan = self.endpoint.plan
+            message = Message(self.endpoint.tasks[task].work)
             step = self.publish if task == PUBLISHER else self.load
             self.measured = step(plan.run_folder, plan.options.load_by, message)
 
     def publish(self, folder: Path, way: str, message: Message) -> float:
         """Return the seconds for publishing. The file `published` says where the weights are, and has their digest."""
-        tensors = {
-            f.name: from_array(make_field(f, "model", 0)[0], f.dtype) for f in message.fields
-        }
-        module, start = make_module(message.fields, tensors), time.perf_counter()
+        tensors = {}
+        for field in message.fields:
+            (array,) = make_field(field, "model", slot=0)
+            tensors[field.name] = from_array(array, field.dtype)
+        module = make_module(message.fields, tensors)
+        start = time.perf_counter()
         published = publish_module(module, way, folder, message)
         seconds = time.perf_counter() - start
-        (folder / "published").write_bytes(ray.cloudpickle.dumps((published, digest_of(module))))
+        data = ray.cloudpickle.dumps((published, digest_of(module)))
+        (folder / "published").write_bytes(data)
         return seconds
 
     def load(self, folder: Path, way: str, message: Message) -> Load:
+        """Return the times of a load and of two reads; raise RunFailed if the bytes are not the published ones."""
         published, expected = pickle.loads((folder / "published").read_bytes())
         before = memory_bytes(folder)
         times = [time.perf_counter()]
-        self.module = load_module(
-            published, way, message
-        )  # it stays, so that later processes can share its pages
+        # It stays, so that later processes can share its pages.
+        self.module = load_module(published, way, message)
         times.append(time.perf_counter())
         for _ in range(2):
             if digest_of(self.module) != expected:
@@ -133,7 +144,8 @@ class LoadingPart(Part):
                 )
             times.append(time.perf_counter())
         load, first_read, second_read = (end - begin for begin, end in pairwise(times))
-        return Load(load, first_read, second_read, max(0, memory_bytes(folder) - before))
+        added_bytes = memory_bytes(folder) - before
+        return Load(load, first_read, second_read, max(0, added_bytes))
 
     def end_group(self, number: int) -> float | Load | None:
         return self.measured
