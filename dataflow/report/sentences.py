@@ -47,9 +47,11 @@ def describe_takes(result: Result) -> str:
 
 def describe_times(pair: Pair) -> str:
     """Return both times, as "graph shm: 38 ms, store refs: 240 ms"."""
-    old = f"{pair.old.label}: {format_time(pair.old)}"
-    new = f"{pair.new.label}: {format_time(pair.new)}"
-    return f"{new}, {old}"
+    sides = []
+    for side in (pair.new, pair.old):
+        time = format_time(side)
+        sides.append(f"{side.label}: {time}")
+    return ", ".join(sides)
 
 
 def compare_with_first(results: Sequence[Result]) -> list[str]:
@@ -93,8 +95,9 @@ def compare_named(results: Sequence[Result], names: Sequence[Sequence[str]]) -> 
     compared = {tuple(pair) for pair in names}
     sentences = []
     for old, new in product(measured, measured):
-        has_equal_messages = old.workload.edges == new.workload.edges
-        if (old.name, new.name) in compared and has_equal_messages:
+        if (old.name, new.name) not in compared:
+            continue
+        if old.workload.edges == new.workload.edges:
             pair = Pair(old, new)
             sentences.append(describe_pair(pair))
     return sentences
