@@ -37,7 +37,7 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     for text in ("3 of 3", "x memcpy", "overhead", "ms per iteration"):
         assert text in printed
     assert re.search(
-        r"^torch gloo .* times as .* torch memcpy \(no interval: ", printed, re.MULTILINE
+        r"^torch gloo .*ms, torch memcpy: .*ms\. One run each.*: no verdict", printed, re.MULTILINE
     )
     assert (tmp_path / "configurations.svg").exists()
 
