@@ -1,5 +1,6 @@
 """Provide the fixtures of all tests: plans, and real runs of the scripts with a check of what they leave behind."""
 
+import gc
 import os
 import re
 import shutil
@@ -82,6 +83,17 @@ def pytest_collection_modifyitems(config, items):
     items.sort(
         key=lambda item: item.get_closest_marker("runs") is None
     )  # long ones first, so that none is the last
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collect_frozen_objects():
+    """Free what the actors of a module's tests have left in this process, such as mapped files.
+
+    An actor freezes all objects after its first iteration, so that Python does not collect them while the clock runs.
+    """
+    yield
+    gc.unfreeze()
+    gc.collect()
 
 
 @pytest.fixture
