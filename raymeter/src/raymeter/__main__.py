@@ -1,0 +1,8 @@
+"""Run `python -m raymeter`."""
+
+import sys
+
+from raymeter.command_line import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Put together what a profile says: the steps, the largest messages, and what to change."""
+
+from dataclasses import dataclass, field
+
+from raymeter import causes
+from raymeter.findings import Advice, Finding
+from raymeter.profile.groups import Group, group_messages, in_steps
+from raymeter.profile.program import Program, join
+from raymeter.profile.reader import Recording
+from raymeter.profile.steps import Steps, find_steps
+from raymeter.simulate.predict import predict
+
+NO_PROBLEM_SHARE = 0.05  # of a step that all advice together must save
+MAX_MESSAGES = 5
+
+
+@dataclass
+class Profile:
+    """All that the output needs."""
+
+    program: Program
+    steps: Steps
+    groups: list[Group]  # of the messages during the steps, those with most work first
+    findings: list[Finding]
+    advice: list[Advice] = field(default_factory=list)
+
+    @property
+    def moving_seconds(self) -> float:
+        """Return the work of sending and reading large messages per step, summed over processes."""
+        return sum(group.seconds() for group in self.groups) / self.steps.count
+
+    @property
+    def saved_seconds(self) -> float:
+        """Return what all advice together saves per step."""
+        if not self.advice:
+            return 0.0
+        return self.advice[0].prediction.before_seconds - self.advice[-1].prediction.after_seconds
+
+    @property
+    def is_no_problem(self) -> bool:
+        return self.saved_seconds < NO_PROBLEM_SHARE * self.steps.seconds
+
+    @property
+    def recorder_share(self) -> float:
+        """Return the share of the time of the driver that recording took."""
+        recording = self.program.recording
+        spent = [process.recorder.own_seconds for process in recording.drivers if process.recorder]
+        return sum(spent) / max(1e-9, recording.end - recording.start)
+
+
+def advise(recording: Recording, step_name: str | None = None) -> Profile:
+    """Return the profile of a recording; raise UserError if no step has this name."""
+    program = join(recording)
+    steps = find_steps(program, step_name)
+    findings = causes.find_all(program, steps)
+    groups = group_messages(in_steps(program.messages, steps))
+    return Profile(program, steps, groups, findings, predict(program, steps, findings))

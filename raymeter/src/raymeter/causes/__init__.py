@@ -1,0 +1,15 @@
+"""The causes that raymeter knows, one module per kind. Each has `find(program, steps)`, which returns findings."""
+
+from raymeter.causes import calls, captured, forwarded, pickled, repeated, waiting
+from raymeter.findings import Finding
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps
+
+KINDS = (repeated, forwarded, pickled, captured, waiting, calls)
+
+
+def find_all(program: Program, steps: Steps) -> list[Finding]:
+    """Return what every kind of cause finds, the most work first."""
+    findings = [finding for kind in KINDS for finding in kind.find(program, steps)]
+    findings.sort(key=lambda finding: finding.seconds, reverse=True)
+    return findings

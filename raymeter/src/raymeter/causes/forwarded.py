@@ -1,0 +1,155 @@
+"""Find messages that a process receives and sends on, whole or in parts.
+
+Sources: "Anti-pattern: calling ray.get unnecessarily harms performance" in Ray's documentation, and the controllers of
+RL systems, which get a batch, split it, and send the parts (verl, SkyRL#982).
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from raymeter.causes.savings import save_reading, save_sending, total
+from raymeter.findings import Finding
+from raymeter.profile.events import Received
+from raymeter.profile.groups import Group, group_messages, in_steps
+from raymeter.profile.program import Message, Program
+from raymeter.profile.steps import Steps
+from raymeter.units import format_bytes
+
+CAUSE = "through a process that only passes it on"
+MIN_INSIDE = 0.5  # of the bytes of a message that lie in memory that was received
+
+
+@dataclass
+class Hop:
+    """A message that was sent on, and those that it came from."""
+
+    message: Message
+    origins: list[Received]
+
+
+@dataclass
+class Memory:
+    """Where the messages lie that a process has received: the last one at each address."""
+
+    starts: list[int] = field(default_factory=list)
+    owners: list[tuple[int, Received]] = field(default_factory=list)  # end of the memory
+
+    def add(self, received: Received) -> None:
+        for address, size in received.leaves:
+            position = bisect_right(self.starts, address)
+            if position and self.starts[position - 1] == address:
+                self.owners[position - 1] = (address + size, received)
+            else:
+                self.starts.insert(position, address)
+                self.owners.insert(position, (address + size, received))
+
+    def owner(self, address: int, size: int) -> Received | None:
+        """Return the message in whose memory an array lies."""
+        position = bisect_right(self.starts, address) - 1
+        if position < 0:
+            return None
+        end, received = self.owners[position]
+        return received if address + size <= end else None
+
+
+def find(program: Program, steps: Steps) -> list[Finding]:
+    """Return a finding for each line that sends on what was received."""
+    hops = find_hops(program)
+    by_message = {id(hop.message): hop for hop in hops}
+    sent_by = {
+        id(received): message for message in program.messages for received in message.received
+    }
+    findings = []
+    for group in group_messages(in_steps([hop.message for hop in hops], steps)):
+        origins = [
+            origin for message in group.messages for origin in by_message[id(message)].origins
+        ]
+        findings.append(make_finding(program, steps, group, origins, sent_by))
+    return findings
+
+
+def find_hops(program: Program) -> list[Hop]:
+    """Return the messages that lie in memory which the same process has received."""
+    memories: dict[str, Memory] = defaultdict(Memory)
+    events: list[tuple[float, Received | Message]] = [
+        (received.end, received) for received in program.recording.received
+    ]
+    events += [(message.sent.start, message) for message in program.messages]
+    events.sort(key=lambda event: event[0])
+    hops = []
+    for _, event in events:
+        if isinstance(event, Received):
+            memories[event.process].add(event)
+            continue
+        origins = find_origins(memories[event.sent.process], event)
+        if origins:
+            hops.append(Hop(event, origins))
+    return hops
+
+
+def find_origins(memory: Memory, message: Message) -> list[Received]:
+    """Return the received messages that a message was made of; [] if less than MIN_INSIDE of it lies there."""
+    inside = 0
+    origins: dict[int, Received] = {}
+    for address, size in message.sent.leaves:
+        owner = memory.owner(address, size)
+        if owner is not None:
+            inside += size
+            origins[id(owner)] = owner
+    return list(origins.values()) if inside > MIN_INSIDE * message.sent.bytes else []
+
+
+def make_finding(
+    program: Program,
+    steps: Steps,
+    group: Group,
+    origins: list[Received],
+    sent_by: dict[int, Message],
+) -> Finding:
+    savings = [saving for message in group.messages for saving in save_sending(program, message)]
+    unique = {id(origin): origin for origin in origins}
+    reads = [
+        Message(sent_by[key].sent, None, [origin])
+        for key, origin in unique.items()
+        if key in sent_by
+    ]
+    savings += [saving for message in reads for saving in save_reading(message)]
+    place = "the driver" if group.sender == "driver" else group.sender
+    senders = sorted({message.sent.by_name or "the driver" for message in reads})
+    title = (
+        f"{format_bytes(group.bytes)} from {', '.join(senders) or 'elsewhere'} pass through {place}"
+    )
+    title += f" on their way to {', '.join(group.readers) or 'nobody'}"
+    lines = sorted(
+        {line for line in (line_of(program, origin) for origin in unique.values()) if line}
+    )
+    return Finding(
+        cause=CAUSE,
+        title=title,
+        line=lines[0] if lines else group.line,
+        change=describe_change(group, origins),
+        seconds=total(savings) / steps.count,
+        savings=savings,
+        messages=[(message.sent.process, message.sent.number) for message in group.messages],
+        section="through-a-process-that-only-passes-it-on",
+        other_lines=[group.line, *lines[1:]],
+    )
+
+
+def line_of(program: Program, received: Received) -> str:
+    """Return the line of the ray.get that received a message; "" for an argument."""
+    call = program.calls.get((received.process, received.scope))
+    return call.line if call is not None else ""
+
+
+def describe_change(group: Group, origins: list[Received]) -> str:
+    if "_QueueActor" in group.sender:
+        return "Put a reference into the queue: `queue.put([ray.put(batch)])`, and `ray.get(queue.get()[0])`."
+    is_part = any(origin.bytes > 1.5 * group.bytes for origin in origins)
+    if is_part:
+        return (
+            "Do not call ray.get there: pass the reference, with the rows that the reader needs, and let the "
+            "reader take its part. Or let the producer return one result per reader (num_returns)."
+        )
+    return "If the value is only passed on there: do not call ray.get, and pass the reference."

@@ -1,0 +1,1 @@
+"""The verbs of the command raymeter, one module each, with `main(arguments) -> exit code`."""

@@ -1,0 +1,61 @@
+"""What raymeter has found in a program: a cause, where it is, what to change, and the time that this removes."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Seconds that a change removes from one event. The simulation decides what a step gains from it.
+
+    The event is the one of `process` and `thread` that runs at the time `start`. `part` is what gets shorter:
+    "serialise", "write" (the copy into the store), "deserialise", "store" (of a task's result), "call" (the rest of
+    a call of Ray), "execute" (inside of the user's function), or "wait": then the wait ends at once, because the value
+    is not needed there any more.
+    """
+
+    process: str
+    thread: int
+    start: float
+    seconds: float
+    part: str
+
+
+@dataclass
+class Finding:
+    """One cause of lost time or memory, and the change that removes it."""
+
+    cause: str  # one of the names in raymeter.causes
+    title: str  # what happens, with its numbers: "The same 96 MiB are serialised 4 times per step"
+    line: str  # "file:line" of the user's code
+    change: str  # what to do, in one or two sentences
+    seconds: float  # of work per step that is lost to it, summed over processes
+    savings: list[Saving] = field(default_factory=list)
+    messages: list[tuple[str, int]] = field(default_factory=list)  # process and number of Sent
+    settings: dict[str, str] = field(default_factory=dict)  # variables, if the change needs no code
+    price: str = ""  # what the change costs, such as memory
+    section: str = ""  # of the page that shows the change before and after
+    other_lines: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a change does to the median step. `is_measured` after `raymeter try`; else it was simulated."""
+
+    before_seconds: float
+    after_seconds: float
+    is_measured: bool = False
+    is_upper_limit: bool = (
+        False  # the simulation of the recorded step does not fit, so the saving is at most this
+    )
+
+    @property
+    def saved_seconds(self) -> float:
+        return self.before_seconds - self.after_seconds
+
+
+@dataclass
+class Advice:
+    """A finding with what it would gain, on top of the advice before it."""
+
+    finding: Finding
+    prediction: Prediction

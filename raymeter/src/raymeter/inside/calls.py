@@ -1,0 +1,582 @@
+"""Wrap the functions of Ray through which messages pass and in which programs wait. No wrapper changes a result.
+
+Each wrapper calls the original, whatever happens to the recorder. If recording fails, it ends for this process, with
+one line on standard error.
+"""
+
+import atexit
+import functools
+import inspect
+import os
+import resource
+import sys
+import threading
+import time
+from pkgutil import resolve_name
+
+from . import alternatives, describe, identity, place, ray_internals, tasks
+from .recorder import Recorder
+
+MAX_REFERENCES = 256  # of a call that are written; more are only counted
+DESCRIBED_FIRST = 3  # messages of a kind that are described, and then one of DESCRIBED_EVERY
+DESCRIBED_EVERY = 16
+VERIFIED_REPEATS = (
+    8  # of a content that was seen before: all bytes are summed, so that a change is noticed
+)
+MAX_CONTENTS = 1_000  # that are remembered
+MAX_CAPTURED = 8  # variables of a function that are named
+
+recorder = None  # of this process; False after an error
+
+
+class PickledParts(threading.local):
+    """What the pickle of the message that this thread serialises consists of."""
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self):
+        self.inband_bytes = 0
+        self.inband = b""
+        self.buffers = []
+
+
+parts = PickledParts()
+live_objects = identity.LiveObjects()
+contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or None]
+kinds_seen = {}  # kind of a message -> how often
+measured_kinds = set()  # kinds whose alternatives were measured
+
+
+def readings():
+    """Return the time, CPU seconds and page faults of this thread, and the number of imported modules."""
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
+    return time.time(), usage.ru_utime + usage.ru_stime, usage.ru_minflt, len(sys.modules)
+
+
+def stop(error):
+    """End recording in this process; the wrapped functions go on without it."""
+    global recorder
+    recorder = False
+    text = f"raymeter: recording ended in process {os.getpid()}: {type(error).__name__}: {error}"
+    print(text, file=sys.stderr)
+
+
+def install():
+    """Wrap the functions, once per process, and begin to record."""
+    global recorder
+    if recorder is not None:
+        return
+    missing = []
+    for name, make_wrapper in WRAPPERS.items():
+        try:
+            replace(name, make_wrapper)
+        except Exception:  # this version of Ray does not have it, or it cannot be imported
+            missing.append(name)
+    try:
+        folder = os.environ["RAYMETER_FOLDER"]
+        recorder = Recorder(folder, os.environ["RAYMETER_MIN_BYTES"], missing)
+    except Exception as error:
+        stop(error)
+        return
+    os.register_at_fork(after_in_child=forget)
+    atexit.register(read_tasks_once)  # before Ray's own shutdown, which was registered earlier
+
+
+def forget():
+    """Record nothing in a child of fork, which would write into the file of its parent."""
+    global recorder
+    recorder = False
+
+
+def replace(name, make_wrapper):
+    """Put a wrapper in the place of a function of Ray, and of its name in the module `ray`."""
+    owner_name, _, attribute = (
+        name.rpartition(".") if "." in name.partition(":")[2] else name.partition(":")
+    )
+    owner = resolve_name(owner_name)
+    original = getattr(owner, attribute)
+    wrapper = make_wrapper(original)
+    setattr(owner, attribute, wrapper)
+    if getattr(ray_internals.ray, attribute, None) is original:
+        setattr(ray_internals.ray, attribute, wrapper)
+
+
+def guarded(record):
+    """Return a function that calls `record`, adds its time to that of the recorder, and ends recording if it fails."""
+
+    @functools.wraps(record)
+    def call(*arguments):
+        begin = time.perf_counter()
+        try:
+            return record(*arguments)
+        except Exception as error:
+            stop(error)
+            return None
+        finally:
+            if recorder:
+                recorder.spend(time.perf_counter() - begin)
+
+    return call
+
+
+def in_scope(record):
+    """Return what makes a wrapper of a call during which messages are sent or received.
+
+    `record(scope, seconds, arguments, keywords, result)` writes the event of the call.
+    """
+
+    def make_wrapper(original):
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            current = recorder
+            if not current:
+                return original(*args, **kwargs)
+            scope = current.enter()
+            result = None
+            try:
+                result = original(*args, **kwargs)
+                return result
+            finally:
+                current.leave(scope)
+                if recorder:
+                    write_scope(record, scope, args, kwargs, result)
+
+        return call
+
+    return make_wrapper
+
+
+def write_scope(record, scope, args, kwargs, result):
+    """Write the event of a call, and let short calls with small messages have their own budget."""
+    begin = time.perf_counter()
+    write_event_of_scope(record, scope, args, kwargs, result)
+    if recorder and not scope.messages:
+        recorder.spend_on_small_call(time.perf_counter() - begin)
+
+
+@guarded
+def write_event_of_scope(record, scope, args, kwargs, result):
+    end = time.time()
+    event = {"number": scope.number, "start": scope.start, "seconds": end - scope.start}
+    event["own_seconds"] = scope.own_seconds
+    event["messages"] = scope.messages
+    record(event, scope, args, kwargs, result)
+
+
+def write_call(event, name, scope):
+    """Write the event of a call with its task, thread and line. Calls without a large message may be sampled."""
+    line, function = place.find_line()
+    is_small = not scope.messages and not scope.deserialise_seconds
+    if is_small and not recorder.is_written(
+        (line, function), name, event["event"], event["seconds"]
+    ):
+        return
+    event["name"] = name
+    event["by"] = ray_internals.current_task()
+    event["by_name"] = ray_internals.current_name()
+    event["thread"] = threading.get_ident()
+    event["line"] = line
+    event["function"] = function
+    recorder.write(event)
+
+
+def hexadecimal(references):
+    """Return the ids of references, at most MAX_REFERENCES of them."""
+    return [item.hex() for item in references[:MAX_REFERENCES] if hasattr(item, "hex")]
+
+
+def record_get(event, scope, args, _, __):
+    references = args[1]
+    event["event"] = "get"
+    event["objects"] = hexadecimal(references)
+    event["count"] = len(references)
+    event["deserialise_seconds"] = scope.deserialise_seconds
+    write_call(event, "ray.get", scope)
+
+
+def record_wait(event, scope, args, kwargs, result):
+    references = args[0] if args else kwargs.get("ray_waitables", kwargs.get("object_refs", []))
+    event["event"] = "wait"
+    event["objects"] = hexadecimal(list(references))
+    event["count"] = len(references)
+    event["ready"] = len(result[0]) if result else 0
+    event["fetch_local"] = kwargs.get("fetch_local", True)
+    write_call(event, "ray.wait", scope)
+
+
+def record_next(event, scope, args, _, result):
+    event["event"] = "next"
+    event["objects"] = [result.hex()] if hasattr(result, "hex") else []
+    event["count"] = 1
+    write_call(event, "next", scope)
+
+
+def record_put(event, scope, _, kwargs, result):
+    if result is None or kwargs.get("_is_experimental_channel"):
+        return  # the memory of a channel
+    event["event"] = "put"
+    event["object"] = result.hex()
+    write_call(event, "ray.put", scope)
+
+
+def record_channel(event, scope, args, _, __):
+    event["event"] = "channel"
+    event["object"] = args[0]._writer_ref.hex()
+    write_call(event, "channel", scope)
+
+
+def record_method(event, scope, args, kwargs, result):
+    handle = args[0]
+    method = args[1] if len(args) > 1 else kwargs.get("method_name", "")
+    class_name = getattr(handle, "_ray_actor_creation_function_descriptor", None)
+    owner = class_name.class_name.rpartition(".")[2] if class_name is not None else "actor"
+    values = kwargs.get("args") or (args[2] if len(args) > 2 else ())
+    keywords = kwargs.get("kwargs") or (args[3] if len(args) > 3 else None) or {}
+    event["actor"] = handle._actor_id.hex()
+    write_submission(
+        event, scope, f"{owner}.{method}", "method", [*values, *keywords.values()], result
+    )
+
+
+def record_task(event, scope, args, kwargs, result):
+    function = args[0]
+    name = getattr(function, "_function_name", "task").rpartition(".")[2]
+    values = kwargs.get("args") or (args[1] if len(args) > 1 else ())
+    keywords = kwargs.get("kwargs") or (args[2] if len(args) > 2 else None) or {}
+    write_submission(event, scope, name, "task", [*values, *keywords.values()], result)
+
+
+def record_actor(event, scope, args, kwargs, result):
+    name = args[0].__ray_metadata__.class_name
+    values = kwargs.get("args") or (args[1] if len(args) > 1 else ())
+    keywords = kwargs.get("kwargs") or (args[2] if len(args) > 2 else None) or {}
+    event["actor"] = result._actor_id.hex() if result is not None else ""
+    write_submission(
+        event, scope, f"{name}.__init__", "actor", [*values, *keywords.values()], result
+    )
+
+
+def write_submission(event, scope, name, kind, values, result):
+    """Write the call of a task, a method, or the creation of an actor, with the references in its arguments."""
+    event["event"] = "call"
+    event["kind"] = kind
+    event["task"] = submitted_task(result)
+    event["references"] = hexadecimal([value for value in values if is_reference(value)])
+    write_call(event, name, scope)
+
+
+def is_reference(value):
+    return isinstance(value, ray_internals.ray.ObjectRef)
+
+
+def submitted_task(result):
+    """Return the id of the task that was submitted; "" if it returns nothing."""
+    first = result[0] if isinstance(result, (list, tuple)) and result else result
+    if hasattr(first, "_actor_id"):  # a new actor
+        return ray_internals.creation_task(first._actor_id)
+    first = getattr(first, "_generator_ref", first)
+    return first.task_id().hex() if hasattr(first, "task_id") else ""
+
+
+def make_serialise_wrapper(original):
+    """Wrap the function that serialises a message, for whichever call."""
+
+    @functools.wraps(original)
+    def serialise(context, value, *args, **kwargs):
+        if not recorder:
+            return original(context, value, *args, **kwargs)
+        parts.clear()
+        before = readings()
+        result = original(context, value, *args, **kwargs)
+        if recorder:
+            write_sent(before, readings(), value, result)
+        return result
+
+    return serialise
+
+
+@guarded
+def write_sent(before, after, value, result):
+    """Write a message that was serialised, if it is large."""
+    is_rdt = isinstance(result, tuple)
+    size = sum(tensor.nbytes for tensor in result[1]) if is_rdt else result.total_bytes
+    if size < recorder.min_bytes:
+        parts.clear()
+        return
+    scope = recorder.scope()
+    number = recorder.number()
+    event = {"event": "sent", "number": number, "scope": scope.number if scope else 0}
+    event["how"] = "rdt" if is_rdt else ""
+    event.update(describe_process(before, after))
+    event["bytes"] = size
+    event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
+    event["buffers"] = len(parts.buffers)
+    event["type"] = describe.type_name(value)
+    event["leaves"] = identity.find_leaves(value)
+    event["token"] = live_objects.number_of(identity.largest_part(value))
+    add_content(event)
+    add_description(event, value)
+    parts.clear()
+    if scope is not None:
+        scope.messages.append(number)
+    recorder.write(event)
+
+
+def describe_process(before, after):
+    """Return where a message was serialised or read, and what this took."""
+    return {
+        "by": ray_internals.current_task(),
+        "by_name": ray_internals.current_name(),
+        "thread": threading.get_ident(),
+        "node": ray_internals.current_node(),
+        "start": before[0],
+        "seconds": after[0] - before[0],
+        "cpu_seconds": after[1] - before[1],
+        "faults": after[2] - before[2],
+        "imports": after[3] - before[3],
+    }
+
+
+def add_content(event):
+    """Add a number that is equal for equal content, and whether all bytes of an earlier message were equal."""
+    buffers = [parts.inband, *parts.buffers]
+    content = identity.sample_sum(buffers)
+    event["content"] = content
+    seen = contents.get(content)
+    if seen is None:
+        if len(contents) < MAX_CONTENTS:
+            contents[content] = [1, None]
+        return
+    seen[0] += 1
+    if seen[0] > VERIFIED_REPEATS or not recorder.has_time():
+        return
+    begin = time.perf_counter()
+    total = identity.full_sum(buffers)
+    recorder.spend_extra(time.perf_counter() - begin)
+    if seen[1] is not None:
+        event["is_same"] = total == seen[1]
+    seen[1] = total
+
+
+def add_description(event, value):
+    """Add the fields of a message of a new kind, what its class does, and once its alternatives."""
+    line, function = place.find_line()
+    name = event["by_name"]
+    if not line and name:
+        line = place.method_line(name)
+    event["line"] = line
+    event["function"] = function
+    kind = (line, name, event["type"])
+    count = kinds_seen[kind] = kinds_seen.get(kind, 0) + 1
+    if count > DESCRIBED_FIRST and count % DESCRIBED_EVERY:
+        return
+    event["fields"] = describe.describe(value)
+    event["own_pickling"] = describe.find_own_pickling(value)
+    if count >= DESCRIBED_FIRST and kind not in measured_kinds and recorder.has_time():
+        measured_kinds.add(kind)
+        begin = time.perf_counter()
+        event["alternatives"] = alternatives.measure(value, event)
+        recorder.spend_extra(time.perf_counter() - begin)
+
+
+def make_deserialise_wrapper(original):
+    """Wrap the function that makes an object of the bytes of a message."""
+
+    @functools.wraps(original)
+    def deserialise(context, data, metadata, reference, *args):
+        if not recorder:
+            return original(context, data, metadata, reference, *args)
+        before = readings()
+        value = original(context, data, metadata, reference, *args)
+        if recorder:
+            write_received(before, readings(), data, reference, args, value)
+        return value
+
+    return deserialise
+
+
+@guarded
+def write_received(before, after, data, reference, args, value):
+    """Write a message that was read, if it is large."""
+    scope = recorder.scope()
+    tensors = args[0] if args else None
+    size = sum(tensor.nbytes for tensor in tensors) if tensors else len(data or b"")
+    if size < recorder.min_bytes or reference is None or reference.is_nil():
+        return
+    if scope is not None:
+        scope.deserialise_seconds += after[0] - before[0]
+    event = {"event": "received", "scope": scope.number if scope else 0}
+    event["object"] = reference.hex()
+    event["owner_task"] = reference.task_id().hex()
+    event.update(describe_process(before, after))
+    event["bytes"] = size
+    event["type"] = describe.type_name(value)
+    event["leaves"] = identity.find_leaves(value)
+    recorder.write(event)
+
+
+class PickleProxy:
+    """The module that Ray's serialisation calls `pickle`, with a `dumps` that keeps sizes and buffers."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def __getattr__(self, name):
+        return getattr(self.module, name)
+
+    def dumps(self, value, *args, **kwargs):
+        callback = kwargs.get("buffer_callback")
+        if not recorder or callback is None:
+            return self.module.dumps(value, *args, **kwargs)
+        buffers = []
+
+        def keep(buffer):
+            buffers.append(buffer)
+            return callback(buffer)
+
+        kwargs["buffer_callback"] = keep
+        inband = self.module.dumps(value, *args, **kwargs)
+        parts.inband_bytes += len(inband)
+        parts.inband = inband
+        parts.buffers = [buffer.raw() for buffer in buffers]
+        return inband
+
+
+def make_message_pack_wrapper(original):
+    """Wrap the class that holds a message which needs no pickle, such as a list of numbers."""
+
+    def make(metadata, data, *args):
+        if recorder:
+            parts.inband_bytes += len(data)
+            if not parts.inband:
+                parts.inband = data
+        return original(metadata, data, *args)
+
+    return make
+
+
+def make_export_wrapper(kind):
+    """Return what makes a wrapper of the function that pickles functions (or classes of actors) for the workers."""
+
+    def make_wrapper(original):
+        @functools.wraps(original)
+        def pickle_code(value, *args, **kwargs):
+            if not recorder:
+                return original(value, *args, **kwargs)
+            begin = time.time()
+            data = original(value, *args, **kwargs)
+            if recorder:
+                write_export(kind, begin, time.time(), value, data)
+            return data
+
+        return pickle_code
+
+    return make_wrapper
+
+
+@guarded
+def write_export(kind, begin, end, value, data):
+    line, function = place.find_line()
+    event = {"event": "export", "kind": kind, "name": getattr(value, "__qualname__", "function")}
+    event["bytes"] = len(data)
+    event["start"] = begin
+    event["seconds"] = end - begin
+    event["by"] = ray_internals.current_task()
+    event["thread"] = threading.get_ident()
+    event["line"] = line
+    event["function"] = function
+    code = getattr(value, "__code__", None)
+    event["defined"] = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+    event["content"] = identity.sample_sum([data])
+    if len(data) >= recorder.min_bytes:
+        event["captured"] = describe_captured(value)
+    recorder.write(event)
+
+
+def describe_captured(value):
+    """Return name, type and pickled bytes of the variables that a function brings with it, the largest first."""
+    function = getattr(value, "__wrapped__", value)
+    try:
+        variables = inspect.getclosurevars(function)
+    except TypeError:  # a class: its attributes
+        named = dict(vars(value)) if isinstance(value, type) else {}
+    else:
+        named = {**variables.globals, **variables.nonlocals}
+    captured = []
+    for name, item in named.items():
+        if inspect.ismodule(item) or name.startswith("__"):
+            continue
+        size = alternatives.pickled_bytes(item)
+        captured.append({"name": name, "type": describe.type_name(item), "bytes": size})
+    captured.sort(key=lambda variable: -variable["bytes"])
+    return captured[:MAX_CAPTURED]
+
+
+def make_fetch_wrapper(original):
+    """Wrap the function with which a worker gets the code of a task."""
+
+    @functools.wraps(original)
+    def fetch(*args, **kwargs):
+        begin = time.time()
+        result = original(*args, **kwargs)
+        if recorder:
+            write_fetch(begin, time.time())
+        return result
+
+    return fetch
+
+
+@guarded
+def write_fetch(begin, end):
+    task = ray_internals.current_task()
+    recorder.write({"event": "fetch", "by": task, "start": begin, "seconds": end - begin})
+
+
+def make_shutdown_wrapper(original):
+    """Wrap ray.shutdown, before which the driver asks Ray what it has recorded of the tasks."""
+
+    @functools.wraps(original)
+    def shutdown(*args, **kwargs):
+        read_tasks_once()
+        return original(*args, **kwargs)
+
+    return shutdown
+
+
+def read_tasks_once():
+    """Write the tasks of this driver's job, if it is connected."""
+    if recorder and ray_internals.is_connected() and not ray_internals.is_worker():
+        write_tasks()
+
+
+@guarded
+def write_tasks():
+    recorder.flush()
+    is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"
+    tasks.wait_for_reports(is_own_cluster)
+    for task in tasks.read_tasks():
+        recorder.write(task)
+    recorder.flush()
+
+
+WRAPPERS = {
+    ray_internals.GET: in_scope(record_get),
+    ray_internals.WAIT: in_scope(record_wait),
+    ray_internals.NEXT: in_scope(record_next),
+    ray_internals.OLDER_NEXT: in_scope(record_next),
+    ray_internals.PUT: in_scope(record_put),
+    ray_internals.WRITE_CHANNEL: in_scope(record_channel),
+    ray_internals.CALL_METHOD: in_scope(record_method),
+    ray_internals.CALL_TASK: in_scope(record_task),
+    ray_internals.CREATE_ACTOR: in_scope(record_actor),
+    ray_internals.SERIALISE: make_serialise_wrapper,
+    ray_internals.SERIALISE_RDT: make_serialise_wrapper,
+    ray_internals.DESERIALISE: make_deserialise_wrapper,
+    ray_internals.PICKLE_MODULE: PickleProxy,
+    ray_internals.MESSAGE_PACK_OBJECT: make_message_pack_wrapper,
+    ray_internals.PICKLE_FUNCTION: make_export_wrapper("function"),
+    ray_internals.PICKLE_CLASS: make_export_wrapper("class"),
+    ray_internals.FETCH_FUNCTION: make_fetch_wrapper,
+    ray_internals.SHUTDOWN: make_shutdown_wrapper,
+}

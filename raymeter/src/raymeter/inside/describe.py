@@ -1,0 +1,213 @@
+"""Describe what a message consists of: types, names, shapes and bytes of its fields, and no values."""
+
+import sys
+from itertools import islice
+
+MAX_PARTS = 2_000  # of a message that are looked at; others are like them, or are left out
+MAX_FIELDS = 32
+MAX_NAMES = 64  # of keys in a dict; more are probably data, and no names
+MIN_NUMBERS = 1_000  # in a list of numbers that is called one
+
+
+def describe(value):
+    """Return the fields of a message, those with most bytes first.
+
+    A field is a tensor, an array, a table, text, bytes, or numbers in a list, by its path in the message. Parts of a
+    list have one path together.
+    """
+    fields = {}
+    for path, part in walk(value):
+        leaf = describe_leaf(part)
+        if leaf is None:
+            continue
+        key = (path, leaf["type"], leaf["dtype"])
+        field = fields.get(key)
+        if field is None:
+            fields[key] = {"path": path, "count": 1, **leaf}
+            continue
+        field["count"] += 1
+        field["bytes"] += leaf["bytes"]
+        field["storage_bytes"] += leaf["storage_bytes"]
+        field["is_contiguous"] = field["is_contiguous"] and leaf["is_contiguous"]
+    ordered = sorted(
+        fields.values(), key=lambda field: -max(field["bytes"], field["storage_bytes"])
+    )
+    return ordered[:MAX_FIELDS]
+
+
+def walk(value):
+    """Yield path and value of the parts of a message, at most MAX_PARTS, each once."""
+    waiting = [("", value)]
+    seen = set()
+    while waiting and len(seen) < MAX_PARTS:
+        path, part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield path, part
+        waiting.extend(named_children(path, part))
+
+
+def named_children(path, part):
+    """Return the parts of a container, or of an object with attributes, with their paths."""
+    if isinstance(part, (list, tuple, set, frozenset)):
+        if is_numbers(part):
+            return []
+        return [(f"{path}[]", item) for item in islice(part, MAX_PARTS)]
+    if isinstance(part, (str, bytes, bytearray, type)) or callable(part) or is_leaf(part):
+        return []
+    items = part if isinstance(part, dict) else getattr(part, "__dict__", None)
+    if not isinstance(items, dict):
+        return []
+    children = []
+    for key, item in islice(items.items(), MAX_PARTS):
+        name = key if is_name(key, len(items)) else "*"
+        children.append((f"{path}.{name}".lstrip("."), item))
+    return children
+
+
+def is_name(key, keys):
+    """Return whether a key of a dict with so many keys is a name, and no data of the user."""
+    return keys <= MAX_NAMES and isinstance(key, str) and key.replace(".", "_").isidentifier()
+
+
+def is_leaf(part):
+    return describe_library_leaf(part) is not None
+
+
+def describe_leaf(part):
+    """Return what a part is, and its bytes; None for a container or a small object."""
+    if isinstance(part, (bytes, bytearray)):
+        return make_leaf("bytes", "bytes", [len(part)], len(part))
+    if isinstance(part, str):
+        return make_leaf("str", "str", [len(part)], len(part))
+    if isinstance(part, (list, tuple)) and is_numbers(part):
+        dtype = "float" if isinstance(part[0], float) else "int"
+        return make_leaf(type(part).__name__, dtype, [len(part)], 8 * len(part))
+    return describe_library_leaf(part)
+
+
+def is_numbers(part):
+    """Return whether a list holds numbers only, judged by its ends and its middle."""
+    if len(part) < MIN_NUMBERS or not isinstance(part, (list, tuple)):
+        return False
+    sample = (part[0], part[len(part) // 2], part[-1])
+    return all(type(item) in (int, float, bool) for item in sample)
+
+
+def describe_library_leaf(part):
+    """Return what an array, tensor or table of numpy, torch, pyarrow, pandas or polars is; None for anything else."""
+    for library, describe_part in LIBRARIES.items():
+        module = sys.modules.get(library)
+        if module is None:
+            continue
+        try:
+            leaf = describe_part(module, part)
+        except Exception:  # a module that is being imported, or another version
+            leaf = None
+        if leaf is not None:
+            return leaf
+    return None
+
+
+def describe_array(numpy, part):
+    if not isinstance(part, numpy.ndarray):
+        return None
+    leaf = make_leaf(type_name(part), str(part.dtype)[:40], list(part.shape), part.nbytes)
+    leaf["is_contiguous"] = bool(part.flags.c_contiguous or part.flags.f_contiguous)
+    return leaf
+
+
+def describe_tensor(torch, part):
+    if not isinstance(part, torch.Tensor):
+        return None
+    dtype = str(part.dtype).replace("torch.", "")
+    if part.is_nested or part.layout != torch.strided:
+        pieces = part.values() if hasattr(part, "values") else part
+        size = int(pieces.numel()) * pieces.element_size()
+        return make_leaf(
+            type_name(part), dtype, list(part.shape) if not part.is_nested else [], size
+        )
+    size = part.numel() * part.element_size()
+    leaf = make_leaf(type_name(part), dtype, list(part.shape), size)
+    leaf["is_contiguous"] = bool(part.is_contiguous())
+    if part.device.type == "cpu":
+        leaf["storage_bytes"] = part.untyped_storage().nbytes()
+    leaf["device"] = str(part.device)
+    return leaf
+
+
+def describe_arrow(pyarrow, part):
+    kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Array)
+    if not isinstance(part, kinds):
+        return None
+    leaf = make_leaf(type_name(part), "arrow", [len(part)], part.nbytes)
+    leaf["storage_bytes"] = max(part.nbytes, part.get_total_buffer_size())
+    if isinstance(part, (pyarrow.Table, pyarrow.RecordBatch)):
+        leaf["columns"] = part.num_columns
+        leaf["shape"] = [part.num_rows, part.num_columns]
+    return leaf
+
+
+def describe_pandas(pandas, part):
+    if not isinstance(part, (pandas.DataFrame, pandas.Series)):
+        return None
+    memory = part.memory_usage(index=True)
+    size = int(memory if isinstance(part, pandas.Series) else memory.sum())
+    leaf = make_leaf(type_name(part), "frame", list(part.shape), size)
+    types = [part.dtype] if isinstance(part, pandas.Series) else list(part.dtypes)
+    leaf["columns"] = len(types)
+    leaf["object_columns"] = sum(1 for dtype in types if str(dtype) in ("object", "str", "string"))
+    return leaf
+
+
+def describe_polars(polars, part):
+    if not isinstance(part, (polars.DataFrame, polars.Series)):
+        return None
+    return make_leaf(type_name(part), "frame", list(part.shape), part.estimated_size())
+
+
+LIBRARIES = {
+    "numpy": describe_array,
+    "torch": describe_tensor,
+    "pyarrow": describe_arrow,
+    "pandas": describe_pandas,
+    "polars": describe_polars,
+}
+
+
+def make_leaf(kind, dtype, shape, size):
+    """Return a leaf of `size` bytes. `storage_bytes` differs for a view: the bytes of the memory that it looks at."""
+    return {
+        "type": kind,
+        "dtype": dtype,
+        "shape": shape,
+        "bytes": size,
+        "storage_bytes": size,
+        "is_contiguous": True,
+    }
+
+
+def type_name(value):
+    """Return the name of a type as its users know it, such as torch.Tensor or pandas.DataFrame."""
+    kind = type(value)
+    package = kind.__module__.partition(".")[0]
+    if package in ("builtins", "__main__"):
+        return kind.__qualname__
+    return f"{package}.{kind.__qualname__}"
+
+
+def find_own_pickling(value):
+    """Return [class, file:line] of the first class in a message that says itself how it is pickled; None without one.
+
+    Only functions in Python count, of the user or of a library: `__getstate__`, `__reduce__` and `__reduce_ex__`.
+    """
+    for path, part in islice(walk(value), MAX_NAMES):
+        if is_leaf(part) or isinstance(part, type):
+            continue
+        for name in ("__getstate__", "__reduce__", "__reduce_ex__"):
+            code = getattr(getattr(type(part), name, None), "__code__", None)
+            if code is not None:
+                place = f"{code.co_filename}:{code.co_firstlineno}"
+                return {"class": type_name(part), "path": path, "line": place, "method": name}
+    return None

@@ -1,0 +1,63 @@
+"""Find the line of the user's code that has called Ray."""
+
+import os
+import sys
+
+from . import ray_internals
+
+OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+LIBRARIES = f"{os.sep}site-packages{os.sep}"
+STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+MAX_FRAMES = 100
+SKIPPED, LIBRARY, USERS = 0, 1, 2
+kinds = {}  # code object -> one of these three
+
+
+def kind_of(code):
+    """Return whether a function is the user's, of a library, or skipped because it is Ray's or raymeter's."""
+    kind = kinds.get(code)
+    if kind is None:
+        file = code.co_filename
+        if file.startswith((ray_internals.FOLDER, OURS, "<raymeter", "<frozen")):
+            kind = SKIPPED
+        elif LIBRARIES in file or file.startswith(STANDARD_LIBRARY):
+            kind = LIBRARY
+        else:
+            kind = USERS
+        kinds[code] = kind
+    return kind
+
+
+def find_line():
+    """Return "file:line" and the function of the innermost call by the user's code, or by a library without one."""
+    frame = sys._getframe(1)
+    innermost = None
+    for _ in range(MAX_FRAMES):
+        if frame is None:
+            break
+        kind = kind_of(frame.f_code)
+        if kind == USERS:
+            return describe_frame(frame)
+        if kind == LIBRARY and innermost is None:
+            innermost = frame
+        frame = frame.f_back
+    return describe_frame(innermost) if innermost is not None else ("", "")
+
+
+def describe_frame(frame):
+    """Return "file:line" and the name of the function, which for a comprehension is that of the function around it."""
+    line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    name = frame.f_code.co_name
+    while name.startswith("<") and name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+        name = frame.f_code.co_name
+    return line, name
+
+
+def method_line(name):
+    """Return "file:line" where the running method of an actor is defined; "" for a task or an unknown method."""
+    method = getattr(type(ray_internals.current_actor()), name.rpartition(".")[2], None)
+    while hasattr(method, "__wrapped__"):
+        method = method.__wrapped__
+    code = getattr(method, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

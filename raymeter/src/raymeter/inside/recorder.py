@@ -1,0 +1,225 @@
+"""Write what happens in this process, as lines of JSON in one file per process.
+
+Every line has "event": what it describes, as raymeter.profile.events explains field by field. Lines wait in memory
+for at most FLUSH_SECONDS, because writing each one would cost more than many calls of Ray. No value of a message is
+ever written.
+
+The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
+of the time that has passed, they are sampled: the others are counted by line, with their seconds.
+"""
+
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+
+from . import ray_internals
+
+FLUSH_SECONDS = 0.5
+MAX_WAITING_LINES = 2_000
+MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
+ALWAYS_SECONDS = 0.001  # of a call that is always written
+MAX_EXTRA_SHARE = (
+    0.01  # of the time that has passed, for measurements that are not needed for each message
+)
+EXTRA_SECONDS = 0.2  # that these may take in any case
+MAX_PERIOD = 256  # one of so many small calls is written at least
+MAX_EVENTS = 200_000  # lines per process; later ones are only counted
+WINDOW_SECONDS = 0.25  # for which the share is judged
+SETTINGS = (
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_ARENA_MAX",
+    "LD_PRELOAD",
+    "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS",
+)
+
+now = time.time  # the same clock in all processes of a machine
+
+
+class CallScope:
+    """A call of Ray that is running in this thread, such as ray.put, and the messages inside of it."""
+
+    __slots__ = ("deserialise_seconds", "messages", "number", "outer", "own_seconds", "start")
+
+    def __init__(self, number, outer):
+        self.number = number
+        self.outer = outer
+        self.messages = []  # numbers of "sent" events
+        self.deserialise_seconds = 0.0
+        self.own_seconds = 0.0  # of the recorder, inside of the call
+        self.start = now()
+
+
+class LineCounter:
+    """Calls with small messages from one line of the user's code that were not written one by one."""
+
+    __slots__ = ("count", "seconds", "written")
+
+    def __init__(self):
+        self.count = 0
+        self.seconds = 0.0
+        self.written = 0
+
+
+class Recorder:
+    """Collect the events of this process, and write them."""
+
+    def __init__(self, folder, min_bytes, missing):
+        self.min_bytes = int(min_bytes)
+        self.folder = folder
+        self.local = threading.local()
+        self.lock = threading.Lock()
+        self.lines = []
+        self.last_flush = now()
+        self.started_at = now()
+        self.own_seconds = 0.0
+        self.window_start = self.started_at
+        self.window_own_seconds = 0.0
+        self.extra_seconds = 0.0
+        self.written_bytes = 0
+        self.events = 0
+        self.next_number = 0
+        self.period = 1
+        self.counters = {}
+        os.makedirs(folder, 0o700, exist_ok=True)
+        self.process = f"{os.uname().nodename}-{os.getpid()}"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self.file = os.open(os.path.join(folder, f"{self.process}.jsonl"), flags, 0o600)
+        self.write(
+            {
+                "event": "process",
+                "process": self.process,
+                "pid": os.getpid(),
+                "host": os.uname().nodename,
+                "role": "worker" if ray_internals.is_worker() else "driver",
+                "ray": ray_internals.ray.__version__,
+                "python": sys.version.split()[0],
+                "start": self.started_at,
+                "cores": len(os.sched_getaffinity(0)),
+                "folder": os.getcwd(),
+                "settings": {name: os.environ[name] for name in SETTINGS if name in os.environ},
+                "min_bytes": self.min_bytes,
+                "missing": missing,
+            }
+        )
+        self.flush()
+        atexit.register(self.close)
+
+    def number(self):
+        """Return a number that no other event of this process has."""
+        self.next_number += 1
+        return self.next_number
+
+    def write(self, event):
+        """Add an event, which is written within FLUSH_SECONDS if another one follows, or at the end."""
+        self.events += 1
+        if self.events > MAX_EVENTS:
+            return
+        self.lines.append(event)
+        if len(self.lines) >= MAX_WAITING_LINES or now() - self.last_flush > FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self):
+        """Write the events that wait, and what the recorder has cost so far."""
+        with self.lock:
+            waiting = self.lines
+            self.lines = []
+        self.last_flush = now()
+        if waiting:
+            waiting.append(self.describe_itself())
+        begin = time.perf_counter()
+        encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+        text = "".join(encode(event) + "\n" for event in waiting).encode()
+        self.written_bytes += len(text)
+        while text:  # a full disk raises OSError, and recording ends
+            text = text[os.write(self.file, text) :]
+        self.spend(time.perf_counter() - begin)
+
+    def describe_itself(self):
+        """Return what the recorder has cost, and the calls that it has only counted."""
+        counted = [
+            {"line": line, "function": function, "name": name, "kind": kind}
+            | {"count": counter.count, "seconds": counter.seconds, "written": counter.written}
+            for (line, function, name, kind), counter in list(self.counters.items())
+        ]
+        return {
+            "event": "recorder",
+            "time": now(),
+            "own_seconds": self.own_seconds,
+            "written_bytes": self.written_bytes,
+            "events": self.events,
+            "period": self.period,
+            "counted": counted,
+        }
+
+    def close(self):
+        """Write everything; the interpreter ends."""
+        try:
+            self.lines.append(self.describe_itself())
+            self.flush()
+        except OSError:
+            pass  # a full disk: what was written before is shown
+
+    def enter(self):
+        """Begin a call of Ray in this thread, and return its scope."""
+        scope = CallScope(self.number(), getattr(self.local, "scope", None))
+        self.local.scope = scope
+        return scope
+
+    def leave(self, scope):
+        """End a call of Ray in this thread."""
+        self.local.scope = scope.outer
+
+    def scope(self):
+        """Return the call of Ray that runs in this thread, or None."""
+        return getattr(self.local, "scope", None)
+
+    def is_written(self, place, name, kind, seconds):
+        """Count a call with small messages; return whether it is written, too.
+
+        `place` is the line and function of the user's code. Of short calls, one of `self.period` is written.
+        """
+        key = (*place, name, kind)
+        counter = self.counters.get(key)
+        if counter is None:
+            counter = self.counters[key] = LineCounter()
+        counter.count += 1
+        counter.seconds += seconds
+        if seconds < ALWAYS_SECONDS and counter.count % self.period:
+            return False
+        counter.written += 1
+        return True
+
+    def spend(self, seconds):
+        """Add time that the recorder took, which is no part of the call that runs."""
+        self.own_seconds += seconds
+        scope = self.scope()
+        if scope is not None:
+            scope.own_seconds += seconds
+
+    def spend_on_small_call(self, seconds):
+        """Judge the time that short calls took. Sample them less often if it is too much, and else more often."""
+        self.window_own_seconds += seconds
+        passed = now() - self.window_start
+        if passed < WINDOW_SECONDS:
+            return
+        share = self.window_own_seconds / passed
+        if share > MAX_SHARE:
+            self.period = min(2 * self.period, MAX_PERIOD)
+        elif share < MAX_SHARE / 4:
+            self.period = max(self.period // 2, 1)
+        self.window_start = now()
+        self.window_own_seconds = 0.0
+
+    def has_time(self):
+        """Return whether a measurement that is not needed for each message fits into the budget."""
+        allowed = EXTRA_SECONDS + MAX_EXTRA_SHARE * (now() - self.started_at)
+        return self.extra_seconds < allowed
+
+    def spend_extra(self, seconds):
+        """Add the time of a measurement for which `has_time` was asked."""
+        self.extra_seconds += seconds

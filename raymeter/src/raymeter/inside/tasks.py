@@ -1,0 +1,69 @@
+"""Read what Ray itself has recorded of all tasks, when the driver ends.
+
+Ray keeps, for each task, the times of its states and of what its worker did (seen in 2.44 to 2.60): the arguments
+were deserialised, the task was executed, its results were stored. Workers report it after at most
+RAY_task_events_report_interval_ms. The copy of a result into the store is in no other place.
+"""
+
+import time
+
+from . import ray_internals
+
+REPORT_SECONDS = (
+    0.4  # longer than the interval at which workers report, which raymeter sets to 200 ms
+)
+OWN_INTERVAL = "200"
+OTHER_REPORT_SECONDS = 1.5  # of a cluster that raymeter has not started
+MAX_TASKS = 50_000
+STATES = {  # of TaskStatus in Ray's common.proto; other states are left out
+    "PENDING_ARGS_AVAIL": "submitted",
+    "PENDING_NODE_ASSIGNMENT": "waits_for_node",
+    "PENDING_OBJ_STORE_MEM_AVAIL": "waits_for_store",
+    "SUBMITTED_TO_WORKER": "sent_to_worker",
+    "RUNNING": "running",
+    "FINISHED": "finished",
+    "FAILED": "failed",
+}
+PHASES = {
+    "task:deserialize_arguments": "deserialise",
+    "task:execute": "execute",
+    "task:store_outputs": "store",
+}
+
+
+def wait_for_reports(is_own_cluster):
+    time.sleep(REPORT_SECONDS if is_own_cluster else OTHER_REPORT_SECONDS)
+
+
+def read_tasks():
+    """Return a dict per task of this job: ids, name, process, times of its states and of its phases in seconds."""
+    tasks = []
+    for event in ray_internals.task_events()[:MAX_TASKS]:
+        if event.job_id == ray_internals.worker.current_job_id.binary():
+            tasks.append(describe_task(event))
+    return tasks
+
+
+def describe_task(event):
+    info = event.task_info
+    updates = event.state_updates
+    task = {
+        "event": "task",
+        "task": event.task_id.hex(),
+        "name": info.name,
+        "type": ray_internals.task_type(info.type),
+        "parent": info.parent_task_id.hex(),
+        "actor": info.actor_id.hex(),
+        "pid": updates.worker_pid,
+        "node": updates.node_id.hex(),
+        "attempt": event.attempt_number,
+    }
+    for key, nanoseconds in updates.state_ts_ns.items():
+        state = STATES.get(ray_internals.task_state(key))
+        if state:
+            task[state] = nanoseconds / 1e9
+    for phase in event.profile_events.events:
+        name = PHASES.get(phase.event_name)
+        if name:
+            task[name] = [phase.start_time / 1e9, phase.end_time / 1e9]
+    return task

@@ -1,0 +1,1 @@
+"""What the recorded events say of the program: its processes, tasks, messages, waits and steps."""

@@ -1,0 +1,265 @@
+"""The events that raymeter.inside writes, with types. Times are in seconds, points in time since 1970.
+
+Ids of tasks, objects and actors are hexadecimal, as Ray shows them. The id of an object begins with the id of the task
+that made it. `by` is the task that did it; the driver has a task, too. A `line` is "file:line" of the user's code.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass
+class Process:
+    """A process of the program, from its first line. `role` is "driver" or "worker"."""
+
+    process: str  # host and pid
+    pid: int = 0
+    host: str = ""
+    role: str = ""
+    ray: str = ""
+    python: str = ""
+    start: float = 0.0
+    cores: int = 1
+    folder: str = ""  # in which it was started
+    settings: dict[str, str] = field(
+        default_factory=dict
+    )  # variables that change how memory is used
+    min_bytes: int = 0
+    missing: list[str] = field(default_factory=list)  # functions of Ray that are not recorded
+    recorder: "RecorderCost | None" = None  # the last one
+
+
+@dataclass
+class RecorderCost:
+    """What recording has cost a process so far, and the short calls that were only counted."""
+
+    time: float = 0.0
+    own_seconds: float = 0.0
+    written_bytes: int = 0
+    events: int = 0
+    period: int = 1  # of short calls with small messages, one of so many is written
+    counted: list["CountedLine"] = field(default_factory=list)
+
+
+@dataclass
+class CountedLine:
+    """All calls of one line with small messages, whether they were written or not."""
+
+    line: str = ""
+    function: str = ""
+    name: str = ""  # of the task or method that is called, or ray.get, ray.put, ray.wait
+    kind: str = ""  # "call", "get", "put", "wait", "next"
+    count: int = 0
+    seconds: float = 0.0
+    written: int = 0
+
+
+@dataclass
+class Call:
+    """A call of Ray: a submission ("call"), "get", "wait", "next" of a generator, "put" or "channel".
+
+    `own_seconds` is the part of `seconds` that the recorder took. `messages` are the numbers of the large messages
+    that were serialised inside of it, in the same process.
+    """
+
+    event: str = ""
+    process: str = ""
+    number: int = 0
+    start: float = 0.0
+    seconds: float = 0.0
+    own_seconds: float = 0.0
+    messages: list[int] = field(default_factory=list)
+    name: str = ""  # for a submission: of the task or method
+    by: str = ""
+    by_name: str = ""
+    thread: int = 0
+    line: str = ""
+    function: str = ""
+    # Of a submission
+    kind: str = ""  # "task", "method" or "actor"
+    task: str = ""  # that was submitted
+    actor: str = ""
+    references: list[str] = field(default_factory=list)  # objects that are arguments themselves
+    # Of get, wait and next
+    objects: list[str] = field(default_factory=list)  # at most 256 of them
+    count: int = 0
+    deserialise_seconds: float = 0.0  # of large messages
+    ready: int = 0
+    fetch_local: bool = True
+    # Of put and channel
+    object: str = ""
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
+
+
+@dataclass
+class Field:
+    """Parts of a message with one path: an array, tensor, table, text, bytes or list of numbers."""
+
+    path: str = ""
+    count: int = 1
+    type: str = ""
+    dtype: str = ""
+    shape: list[int] = field(default_factory=list)
+    bytes: int = 0
+    storage_bytes: int = 0  # of the memory that views look at
+    is_contiguous: bool = True
+    device: str = "cpu"
+    columns: int = 0
+    object_columns: int = 0
+
+
+@dataclass
+class OwnPickling:
+    """A class in a message that says itself how it is pickled."""
+
+    type: str = ""
+    path: str = ""  # in the message; "" if it is the message
+    line: str = ""
+    method: str = ""
+
+
+@dataclass
+class Alternative:
+    """What one message of a kind took if it was serialised in another way, or "as it is", in its sender."""
+
+    convert: float = 0.0
+    serialise: float = 0.0
+    deserialise: float = 0.0
+    bytes: int = 0
+    inband_bytes: int = 0
+    buffers: int = 0
+
+
+@dataclass
+class Sent:
+    """A large message that was serialised. Which call did it is `scope`; 0 is the result of the task `by`."""
+
+    process: str = ""
+    number: int = 0
+    scope: int = 0  # number of a Call in the same process
+    how: str = ""  # "rdt" for Ray Direct Transport
+    by: str = ""
+    by_name: str = ""
+    thread: int = 0
+    node: str = ""
+    start: float = 0.0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    faults: int = 0
+    imports: int = 0  # modules that were imported meanwhile; then, the time is not typical
+    bytes: int = 0
+    inband_bytes: int = 0  # inside of the pickle, which each reader copies
+    buffers: int = 0  # outside of it
+    type: str = ""
+    leaves: list[list[int]] = field(default_factory=list)  # address and bytes of the largest arrays
+    token: int = 0  # of its largest array, as long as this object lives; 0: unknown
+    content: int = 0  # equal for equal samples of the bytes
+    is_same: bool | None = (
+        None  # all bytes are those of the last message with this content; None: not verified
+    )
+    line: str = ""
+    function: str = ""
+    fields: list[Field] = field(default_factory=list)
+    own_pickling: OwnPickling | None = None
+    alternatives: dict[str, Alternative] = field(default_factory=dict)
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
+
+
+@dataclass
+class Received:
+    """A large message that was deserialised by the task `by`, as an argument or in the call `scope`."""
+
+    process: str = ""
+    scope: int = 0
+    object: str = ""
+    owner_task: str = ""
+    by: str = ""
+    by_name: str = ""
+    thread: int = 0
+    node: str = ""
+    start: float = 0.0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    faults: int = 0
+    imports: int = 0
+    bytes: int = 0
+    type: str = ""
+    leaves: list[list[int]] = field(default_factory=list)
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
+
+
+@dataclass
+class Captured:
+    """A variable that a function or a class brings with it when it is sent to the workers."""
+
+    name: str = ""
+    type: str = ""
+    bytes: int = 0
+
+
+@dataclass
+class Export:
+    """A function or a class of actors that was pickled for the workers, `defined` at file:line."""
+
+    process: str = ""
+    kind: str = ""  # "function" or "class"
+    name: str = ""
+    bytes: int = 0
+    start: float = 0.0
+    seconds: float = 0.0
+    by: str = ""
+    thread: int = 0
+    line: str = ""
+    function: str = ""
+    defined: str = ""
+    content: int = 0
+    captured: list[Captured] = field(default_factory=list)
+
+
+@dataclass
+class Fetch:
+    """The time in which a worker got and unpickled the code of a function."""
+
+    process: str = ""
+    by: str = ""
+    start: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass
+class Task:
+    """A task as Ray itself has recorded it. States and phases that Ray does not know are None."""
+
+    task: str = ""
+    name: str = ""
+    type: str = ""  # NORMAL_TASK, ACTOR_TASK, ACTOR_CREATION_TASK, DRIVER_TASK
+    parent: str = ""
+    actor: str = ""
+    pid: int = 0
+    node: str = ""
+    attempt: int = 0
+    submitted: float | None = None
+    waits_for_node: float | None = None
+    waits_for_store: float | None = None
+    sent_to_worker: float | None = None
+    running: float | None = None
+    finished: float | None = None
+    failed: float | None = None
+    deserialise: tuple[float, float] | None = None  # start and end of reading the arguments
+    execute: tuple[float, float] | None = None
+    store: tuple[float, float] | None = None  # of the results: serialising and copying
+
+
+def make(kind: type, line: dict[str, Any]) -> Any:
+    """Return the event of a line. Names that this version does not know are left out."""
+    known = {item.name for item in fields(kind)}
+    return kind(**{name: value for name, value in line.items() if name in known})

@@ -1,0 +1,112 @@
+"""Group the messages of a program that are sent from one line, or returned by one method, in one way."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import mean
+
+from raymeter.profile.events import Field, Sent
+from raymeter.profile.program import Message, Program
+from raymeter.profile.steps import Steps
+
+
+@dataclass
+class Group:
+    """Messages of one kind. Times are sums over all of them, without those whose sender imported modules meanwhile."""
+
+    messages: list[Message]
+
+    @property
+    def first(self) -> Sent:
+        return self.messages[0].sent
+
+    @property
+    def how(self) -> str:
+        return self.messages[0].how
+
+    @property
+    def line(self) -> str:
+        """Return the line of the user's code that sends the messages."""
+        call = self.messages[0].call
+        return call.line if call is not None else self.first.line
+
+    @property
+    def sender(self) -> str:
+        return self.first.by_name or "driver"
+
+    @property
+    def readers(self) -> list[str]:
+        names = {
+            received.by_name or "driver"
+            for message in self.messages
+            for received in message.received
+        }
+        return sorted(names)
+
+    @property
+    def type(self) -> str:
+        return self.first.type
+
+    @property
+    def bytes(self) -> float:
+        """Return the mean size of a message."""
+        return mean(message.sent.bytes for message in self.messages)
+
+    @property
+    def inband_share(self) -> float:
+        """Return the share of the bytes that lies inside of the pickle."""
+        inband = sum(message.sent.inband_bytes for message in self.messages)
+        return inband / sum(message.sent.bytes for message in self.messages)
+
+    @property
+    def fields(self) -> list[Field]:
+        """Return the fields of the first message that was described."""
+        return next((message.sent.fields for message in self.messages if message.sent.fields), [])
+
+    def seconds(self) -> float:
+        """Return what sending and reading all of these messages took, in all processes together."""
+        return sum(send_seconds(message) + read_seconds(message) for message in self.messages)
+
+
+def send_seconds(message: Message) -> float:
+    """Return what one message took its sender: serialising, and the copy into the store if a call contains it."""
+    if message.call is None:
+        return message.sent.seconds
+    return own_call_seconds(message) / max(1, len(message.call.messages))
+
+
+def own_call_seconds(message: Message) -> float:
+    """Return the time of the call that sent a message, without that of the recorder."""
+    if message.call is None:
+        return 0.0
+    return max(message.sent.seconds, message.call.seconds - message.call.own_seconds)
+
+
+def read_seconds(message: Message) -> float:
+    """Return what reading one message took all of its readers, without the wait for it."""
+    return sum(received.seconds for received in message.received)
+
+
+def store_seconds(program: Program, message: Message) -> float:
+    """Return the time in which the task that returned a message stored its results; 0 for other messages."""
+    task = program.tasks.get(message.sent.by)
+    if message.call is not None or task is None or task.store is None:
+        return 0.0
+    return task.store[1] - task.store[0]
+
+
+def group_messages(messages: Iterable[Message]) -> list[Group]:
+    """Return the groups of these messages, those that took most time first."""
+    groups: dict[tuple[str, ...], list[Message]] = defaultdict(list)
+    for message in messages:
+        line = message.call.line if message.call else message.sent.line
+        key = (message.how, line, message.sent.by_name, message.sent.type)
+        groups[key].append(message)
+    ordered = [Group(group) for group in groups.values()]
+    ordered.sort(key=lambda group: group.seconds(), reverse=True)
+    return ordered
+
+
+def in_steps(messages: Iterable[Message], steps: Steps) -> list[Message]:
+    """Return the messages that were sent during the steps."""
+    return [message for message in messages if steps.of(message.sent.start) is not None]

@@ -1,0 +1,127 @@
+"""Read the files that a profiled program has written."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from raymeter.errors import UserError
+from raymeter.profile import events
+from raymeter.profile.events import (
+    Call,
+    Captured,
+    CountedLine,
+    Export,
+    Fetch,
+    Process,
+    Received,
+    RecorderCost,
+    Sent,
+    Task,
+)
+
+CALLS = ("call", "get", "wait", "next", "put", "channel")
+
+
+@dataclass
+class Recording:
+    """All events of a program, each list in the order of time."""
+
+    folder: Path
+    processes: list[Process] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    received: list[Received] = field(default_factory=list)
+    exports: list[Export] = field(default_factory=list)
+    fetches: list[Fetch] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+
+    @property
+    def drivers(self) -> list[Process]:
+        return [process for process in self.processes if process.role == "driver"]
+
+    @property
+    def start(self) -> float:
+        return min(process.start for process in self.processes)
+
+    @property
+    def end(self) -> float:
+        """Return the time of the last line of any process."""
+        ends = [process.recorder.time for process in self.processes if process.recorder]
+        return max([self.start, *ends])
+
+
+def read_recording(folder: Path) -> Recording:
+    """Return the events in a folder; raise UserError if no process has written into it."""
+    recording = Recording(folder)
+    for path in sorted(folder.glob("*.jsonl")):
+        lines = read_lines(path)
+        if lines:
+            add_process(recording, lines)
+    if not recording.processes:
+        raise UserError(f"{folder} has no profile: the program has not called ray.init")
+    recording.calls.sort(key=lambda call: call.start)
+    recording.sent.sort(key=lambda sent: sent.start)
+    recording.received.sort(key=lambda received: received.start)
+    recording.exports.sort(key=lambda export: export.start)
+    recording.tasks.sort(key=lambda task: task.submitted or task.running or 0.0)
+    return recording
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a file. A process that was killed may leave a part of a line, which is left out."""
+    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    return [json.loads(line) for line in complete.splitlines()]
+
+
+def add_process(recording: Recording, lines: list[dict[str, Any]]) -> None:
+    """Add the events of one process."""
+    process = events.make(Process, lines[0])
+    recording.processes.append(process)
+    for line in lines[1:]:
+        add_event(recording, process, line | {"process": process.process})
+
+
+def add_event(recording: Recording, process: Process, line: dict[str, Any]) -> None:
+    """Add the event of a line to the list of its kind; an unknown kind is left out."""
+    name = line["event"]
+    if name in CALLS:
+        recording.calls.append(events.make(Call, line))
+    elif name == "sent":
+        recording.sent.append(make_sent(line))
+    elif name == "received":
+        recording.received.append(events.make(Received, line))
+    elif name == "export":
+        recording.exports.append(make_export(line))
+    elif name == "fetch":
+        recording.fetches.append(events.make(Fetch, line))
+    elif name == "task":
+        recording.tasks.append(events.make(Task, line))
+    elif name == "recorder":
+        process.recorder = make_recorder_cost(line)
+
+
+def make_export(line: dict[str, Any]) -> Export:
+    captured = [events.make(Captured, item) for item in line.get("captured", [])]
+    return events.make(Export, line | {"captured": captured})
+
+
+def make_recorder_cost(line: dict[str, Any]) -> RecorderCost:
+    counted = [events.make(CountedLine, item) for item in line["counted"]]
+    return events.make(RecorderCost, line | {"counted": counted})
+
+
+def make_sent(line: dict[str, Any]) -> Sent:
+    """Return a message that was sent, with its fields and alternatives as typed values."""
+    sent = events.make(Sent, line)
+    sent.fields = [events.make(events.Field, item) for item in sent.fields]
+    if line.get("own_pickling"):
+        own = dict(line["own_pickling"])
+        own["type"] = own.pop("class")
+        sent.own_pickling = events.make(events.OwnPickling, own)
+    sent.alternatives = {
+        name: events.make(events.Alternative, item)
+        for name, item in sent.alternatives.items()
+        if item
+    }
+    return sent

@@ -1,0 +1,1 @@
+"""What a step would take after a change: the graph of the recorded events, replayed with shorter times."""

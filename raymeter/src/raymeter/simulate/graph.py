@@ -1,0 +1,278 @@
+"""Build the graph of a program: points in time, and what had to happen before each of them.
+
+Points are the starts and ends of calls of Ray and of the phases of tasks. An edge says that a point comes at least
+`seconds` after another one. Edges are:
+
+* work in a thread, from one call to the next, and inside of a call that waits for nothing;
+* the end of a call that submits a task, before the start of the task;
+* objects that are ready, before the task that needs them, and before the end of the `ray.get` that waits for them;
+* the end of a task, before the next task of its actor.
+
+What a recording does not explain, such as the time until a worker is free, is the `delay` of a point. A replay can
+keep these delays, or leave them out to see how much of a step the graph explains.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from raymeter.profile.events import Call, Task
+from raymeter.profile.program import TASK_DIGITS, Program
+
+WAITING = ("get", "wait", "next")
+MAX_OVERLAPS = 256  # edges of one process that run at the same time
+CLOCK_SECONDS = 0.0005  # by which the clocks of two events may differ
+
+
+@dataclass
+class Edge:
+    """A point comes at least `seconds` after `source`. Work can be shortened, and belongs to a process and thread."""
+
+    source: int
+    seconds: float
+    process: str = ""
+    thread: int = 0
+    start: float = 0.0
+    end: float = 0.0
+    part: str = (
+        ""  # "call", "execute", "deserialise", "store", "fetch"; "" for a dependency without work
+    )
+
+
+@dataclass
+class Point:
+    """A point in time of the recording, and what comes before it."""
+
+    time: float
+    edges: list[Edge] = field(default_factory=list)
+    delay: float = 0.0
+
+
+@dataclass
+class Graph:
+    """All points of a program, in the order in which they are added."""
+
+    points: list[Point] = field(default_factory=list)
+    call_starts: dict[tuple[str, int], int] = field(default_factory=dict)  # by process and number
+    call_ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    ready: dict[str, int] = field(default_factory=dict)  # object, or task for all of its results
+    is_complete: bool = True  # Ray's own events of the tasks are there
+
+    def add(self, time: float) -> int:
+        self.points.append(Point(time))
+        return len(self.points) - 1
+
+    def connect(self, source: int | None, target: int, seconds: float = 0.0, **work: Any) -> None:
+        """Add an edge, unless the recording shows that the target came before its source."""
+        if (
+            source is None
+            or self.points[source].time > self.points[target].time + 2 * CLOCK_SECONDS
+        ):
+            return
+        self.points[target].edges.append(Edge(source, max(0.0, seconds), **work))
+
+    def ready_point(self, reference: str) -> int | None:
+        """Return the point at which an object is ready; None if nothing of it was recorded."""
+        if reference in self.ready:
+            return self.ready[reference]
+        return self.ready.get(reference[:TASK_DIGITS])
+
+
+def build(program: Program) -> Graph:
+    """Return the graph of a program."""
+    builder = Builder(program)
+    builder.add_points()
+    builder.connect_threads()
+    builder.connect_tasks()
+    builder.connect_waits()
+    builder.set_delays()
+    return builder.graph
+
+
+@dataclass
+class TaskPoints:
+    """The points of a task: its arguments are read, it runs, its results are stored."""
+
+    start: int
+    executing: int
+    executed: int
+    finished: int
+
+
+class Builder:
+    """Add the points of a program to a graph, and connect them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.graph = Graph(is_complete=bool(program.tasks))
+        self.task_points: dict[str, TaskPoints] = {}
+        self.fetches = {fetch.by: fetch for fetch in program.recording.fetches}
+        self.processes = {process.pid: process.process for process in program.recording.processes}
+
+    def add_points(self) -> None:
+        graph = self.graph
+        for call in self.program.recording.calls:
+            key = call.process, call.number
+            graph.call_starts[key] = graph.add(call.start)
+            graph.call_ends[key] = graph.add(call.end)
+            if call.event == "put":
+                graph.ready[call.object] = graph.call_ends[key]
+        for task in self.program.tasks.values():
+            if task.type != "DRIVER_TASK" and task.execute is not None:
+                self.add_task(task, task.execute)
+
+    def add_task(self, task: Task, execute: tuple[float, float]) -> None:
+        graph = self.graph
+        start = task.deserialise[0] if task.deserialise else execute[0]
+        end = task.store[1] if task.store else execute[1]
+        points = TaskPoints(
+            start=graph.add(start),
+            executing=graph.add(execute[0]),
+            executed=graph.add(execute[1]),
+            finished=graph.add(max(end, execute[1])),
+        )
+        self.task_points[task.task] = points
+        graph.ready[task.task] = points.finished
+
+    def connect_threads(self) -> None:
+        """Connect the calls of each task (and of the driver) in each thread, with the work between them."""
+        lanes: dict[tuple[str, int, str], list[Call]] = defaultdict(list)
+        for call in self.program.recording.calls:
+            lanes[call.process, call.thread, call.by].append(call)
+        for (process, thread, task), calls in lanes.items():
+            points = self.task_points.get(task)
+            last = points.executing if points else None
+            for call in outermost(calls):
+                start = self.graph.call_starts[call.process, call.number]
+                self.add_work(last, start, "execute", process, thread)
+                last = self.graph.call_ends[call.process, call.number]
+                if call.event not in WAITING:
+                    self.add_work(start, last, "call", process, thread)
+            if points:
+                self.add_work(last, points.executed, "execute", process, thread)
+
+    def add_work(
+        self, source: int | None, target: int, part: str, process: str, thread: int
+    ) -> None:
+        """Connect two points with the work that was recorded between them."""
+        if source is None:
+            return
+        start = self.graph.points[source].time
+        end = self.graph.points[target].time
+        work = {"process": process, "thread": thread, "start": start, "end": end, "part": part}
+        self.graph.connect(source, target, end - start, **work)
+
+    def connect_tasks(self) -> None:
+        """Connect each task with the call that submitted it, its arguments, and the task before it in its actor."""
+        by_actor: dict[str, list[str]] = defaultdict(list)
+        for name, points in self.task_points.items():
+            task = self.program.tasks[name]
+            process = self.processes.get(task.pid, "")
+            self.connect_phases(task, points, process)
+            call = self.program.submissions.get(name)
+            if call is not None:
+                self.connect_submission(call, name, points)
+                for reference in call.references:
+                    self.connect_object(reference, points)
+            if task.actor:
+                by_actor[task.actor].append(name)
+        for names in by_actor.values():
+            self.connect_actor(names)
+
+    def connect_submission(self, call: Call, task: str, points: TaskPoints) -> None:
+        """A task begins after the call that submits it, or during it, because the call ends a little later."""
+        start = self.graph.call_starts[call.process, call.number]
+        end = self.graph.call_ends[call.process, call.number]
+        if self.graph.points[points.start].time < self.graph.points[end].time:
+            self.add_work(start, points.start, "call", call.process, call.thread)
+        else:
+            self.graph.connect(end, points.start, **self.fetch_of(task))
+
+    def fetch_of(self, task: str) -> dict[str, Any]:
+        """Return the work of a worker that gets the code of a task before it begins; {} if it has it already."""
+        fetch = self.fetches.get(task)
+        if fetch is None:
+            return {}
+        end = fetch.start + fetch.seconds
+        return {
+            "seconds": fetch.seconds,
+            "process": fetch.process,
+            "start": fetch.start,
+            "end": end,
+            "part": "fetch",
+        }
+
+    def connect_phases(self, task: Task, points: TaskPoints, process: str) -> None:
+        """Connect the phases of a task. Those of a task without calls of its own are connected here, too."""
+        self.add_work(points.start, points.executing, "deserialise", process, 0)
+        if not self.graph.points[points.executed].edges:
+            self.add_work(points.executing, points.executed, "execute", process, 0)
+        self.add_work(points.executed, points.finished, "store", process, 0)
+
+    def connect_object(self, reference: str, points: TaskPoints) -> None:
+        """A task begins after its argument is ready, or waits for it while it reads its arguments."""
+        ready = self.graph.ready_point(reference)
+        self.graph.connect(ready, points.start)
+
+    def connect_actor(self, names: list[str]) -> None:
+        """An actor runs one task after the other, as far as the recording shows it."""
+        ordered = sorted(
+            names, key=lambda name: self.graph.points[self.task_points[name].start].time
+        )
+        for earlier, later in pairwise(ordered):
+            self.graph.connect(self.task_points[earlier].finished, self.task_points[later].start)
+
+    def connect_waits(self) -> None:
+        """Connect the end of each wait with its start and with what it waits for."""
+        for call in self.program.recording.calls:
+            if call.event in WAITING:
+                self.connect_wait(call)
+
+    def connect_wait(self, call: Call) -> None:
+        """After the objects are ready, what is left of the call is work: fetching and reading them."""
+        graph = self.graph
+        start = graph.call_starts[call.process, call.number]
+        end = graph.call_ends[call.process, call.number]
+        known = [graph.ready_point(reference) for reference in call.objects]
+        points = [
+            point for point in known if point is not None and graph.points[point].time <= call.end
+        ]
+        if call.event == "wait":
+            points.sort(key=lambda point: graph.points[point].time)
+            points = points[: max(1, call.ready)]
+        times = [graph.points[point].time for point in points]
+        work_start = max([call.start, *times])
+        work = {
+            "process": call.process,
+            "thread": call.thread,
+            "start": work_start,
+            "end": call.end,
+        }
+        seconds = call.end - work_start if points else call.deserialise_seconds
+        for point in [start, *points]:
+            graph.connect(point, end, seconds, part="deserialise", **work)
+
+    def set_delays(self) -> None:
+        """Set what the edges of each point do not explain."""
+        points = self.graph.points
+        for point in points:
+            earliest = [points[edge.source].time + edge.seconds for edge in point.edges]
+            if earliest:
+                point.delay = max(0.0, point.time - max(earliest))
+
+
+def outermost(calls: list[Call]) -> list[Call]:
+    """Return the calls that are not inside of another one, such as ray.get in a method of ray.util.queue."""
+    kept: list[Call] = []
+    for call in sorted(calls, key=lambda call: (call.start, -call.seconds)):
+        if not kept or call.end > kept[-1].end + CLOCK_SECONDS:
+            kept.append(call)
+    return kept
+
+
+def find_work(edges: list[Edge], starts: list[float], time: float) -> list[Edge]:
+    """Return the edges, sorted by their starts, that contain a time."""
+    position = bisect_left(starts, time)
+    return [edge for edge in edges[:position][-MAX_OVERLAPS:] if edge.end >= time]
