@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from raymeter import __version__
-from raymeter.commands import run, show
+from raymeter.commands import compare, explain, memory, run, show, try_changes
 from raymeter.errors import UserError
 from raymeter.units import parse_bytes
 
@@ -17,6 +17,32 @@ DESCRIPTION = """Show what an unchanged Ray program spends on moving data, where
   raymeter train.py --lr 1e-4        run a program, and show its profile; flags after the script are its own
   raymeter -m package.train          the same for a module
   raymeter show FOLDER               show a profile again
+  raymeter try train.py              run the advice that needs no change of code, and measure it
+  raymeter compare BEFORE -- AFTER   compare two programs, message by message
+  raymeter memory train.py           show what fills memory, and who keeps objects
+  raymeter explain FILE              show what one message costs
+
+raymeter VERB --help lists the flags of a verb.
+"""
+TRY_DESCRIPTION = """Run the advice that needs no change of code, such as variables of the environment: the program
+with and without each setting, in turns, --runs times each. Only this verb and compare start a program more than once.
+
+For a cluster that runs already, set the variables where its nodes are started: workers do not get them from here.
+"""
+COMPARE_DESCRIPTION = """Compare a program before and after a change: a row per message, and one for the step.
+
+  raymeter compare train.py -- train_new.py              two programs, each with its own arguments
+  raymeter compare --folders main branch -- train.py     one program in two checkouts
+  raymeter compare --set FAST=1 -- train.py              one program without and with variables
+  raymeter compare PROFILE PROFILE                       two profiles that exist: one run each, no interval
+
+Flags of compare come first. All words after the first -- belong to the program after the change.
+"""
+MEMORY_DESCRIPTION = """Run a program, and show what fills its memory: bytes in the object store, spilled bytes, private
+memory by process, and who keeps objects, with the line. With the folder of such a run, show it again.
+"""
+EXPLAIN_DESCRIPTION = """Show what one message costs with Ray: its fields, its pickle, and other ways to send it,
+measured here. In a program: raymeter.explain(value).
 """
 
 
@@ -34,20 +60,44 @@ def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     verb = words.pop(0) if words and words[0] in VERBS else "run"
     try:
-        if verb == "show":
-            return show.main(show_parser().parse_args(words))
-        return run.main(run_parser().parse_args(words))
+        return run_verb(verb, words)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
+def run_verb(verb: str, words: Sequence[str]) -> int:
+    """Return the exit code of a verb."""
+    if verb == "show":
+        return show.main(show_parser().parse_args(words))
+    if verb == "try":
+        return try_changes.main(try_parser().parse_args(words))
+    if verb == "compare":
+        before, after = compare.split_words(words)
+        return compare.main(compare_parser().parse_args(before), after)
+    if verb == "memory":
+        return memory.main(memory_parser().parse_args(words))
+    if verb == "explain":
+        return explain.main(explain_parser().parse_args(words))
+    return run.main(run_parser().parse_args(words))
+
+
 def run_parser() -> argparse.ArgumentParser:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = OneLineParser(
-        "raymeter", description=DESCRIPTION, allow_abbrev=False, formatter_class=formatter
-    )
+    parser = make_parser("raymeter", DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"raymeter {__version__}")
+    add_recording(parser)
+    return parser
+
+
+def make_parser(name: str, description: str) -> argparse.ArgumentParser:
+    formatter = argparse.RawDescriptionHelpFormatter
+    return OneLineParser(
+        name, description=description, allow_abbrev=False, formatter_class=formatter
+    )
+
+
+def add_recording(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of all verbs that run a program, and the program."""
     parser.add_argument(
         "--output", type=Path, help="new folder of the profile (default: in raymeter-profiles/)"
     )
@@ -62,6 +112,56 @@ def run_parser() -> argparse.ArgumentParser:
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument(
         "program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a program and its arguments"
+    )
+
+
+def try_parser() -> argparse.ArgumentParser:
+    parser = make_parser("raymeter try", TRY_DESCRIPTION)
+    add_runs(parser)
+    add_recording(parser)
+    return parser
+
+
+def compare_parser() -> argparse.ArgumentParser:
+    parser = make_parser("raymeter compare", COMPARE_DESCRIPTION)
+    add_runs(parser)
+    parser.add_argument("--markdown", action="store_true", help="print a table for a pull request")
+    parser.add_argument(
+        "--folders",
+        nargs=2,
+        type=Path,
+        metavar=("BEFORE", "AFTER"),
+        help="run the program after -- in each of two folders",
+    )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable of the environment that only the runs after the change have; may be repeated",
+    )
+    add_recording(parser)
+    return parser
+
+
+def memory_parser() -> argparse.ArgumentParser:
+    parser = make_parser("raymeter memory", MEMORY_DESCRIPTION)
+    parser.add_argument(
+        "--seconds",
+        type=positive,
+        default=0.5,
+        help="time between two samples in seconds (default: 0.5)",
+    )
+    add_recording(parser)
+    return parser
+
+
+def explain_parser() -> argparse.ArgumentParser:
+    parser = make_parser("raymeter explain", EXPLAIN_DESCRIPTION)
+    parser.add_argument("file", type=Path, help="a message in a file: .npy, .pt or .pkl")
+    parser.add_argument(
+        "--trust", action="store_true", help="load a file that can run code when it is loaded"
     )
     return parser
 
@@ -79,6 +179,31 @@ def add_step(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="what begins a step, such as train.py:28, or the method that ends one, such as Trainer.train",
     )
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runs",
+        type=count,
+        default=3,
+        help="how often each program runs; one run has no interval (default: 3)",
+    )
+
+
+def count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of runs, such as 3")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text}: give a time in seconds, such as 0.5")
+    return value
 
 
 def size(text: str) -> int:

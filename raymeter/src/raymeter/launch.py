@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import IO
 
 from raymeter.errors import UserError
 
@@ -49,9 +51,24 @@ def environment_of(environment: Mapping[str, str], folder: Path, min_bytes: int)
     return changed
 
 
-def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program, and return its exit code. Signals go to the program."""
-    process = subprocess.Popen([sys.executable, *words], env=dict(environment))
+def run_program(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    watch: Callable[[int], AbstractContextManager] = nullcontext,
+    output: IO[bytes] | None = None,
+    folder: Path | None = None,
+) -> int:
+    """Run a program, and return its exit code. Signals go to the program.
+
+    `watch(process id)` is open while the program runs. It is started in `folder`, and writes to `output`.
+    """
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        env=dict(environment),
+        stdout=output,
+        stderr=output,
+        cwd=folder,
+    )
     earlier = {number: signal.getsignal(number) for number in SIGNALS}
 
     def pass_on(number: int, _: object) -> None:
@@ -61,7 +78,8 @@ def run_program(words: Sequence[str], environment: Mapping[str, str]) -> int:
     for number in SIGNALS:
         signal.signal(number, pass_on)
     try:
-        code = process.wait()
+        with watch(process.pid):
+            code = process.wait()
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)

@@ -14,7 +14,7 @@ import threading
 import time
 from pkgutil import resolve_name
 
-from . import alternatives, describe, identity, place, ray_internals, tasks
+from . import alternatives, describe, identity, memory, place, ray_internals, tasks
 from .recorder import Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
@@ -27,6 +27,7 @@ MAX_CONTENTS = 1_000  # that are remembered
 MAX_CAPTURED = 8  # variables of a function that are named
 
 recorder = None  # of this process; False after an error
+memory_sampler = None  # of the driver
 
 
 class PickledParts(threading.local):
@@ -66,6 +67,7 @@ def install():
     """Wrap the functions, once per process, and begin to record."""
     global recorder
     if recorder is not None:
+        sample_memory()
         return
     missing = []
     for name, make_wrapper in WRAPPERS.items():
@@ -81,6 +83,14 @@ def install():
         return
     os.register_at_fork(after_in_child=forget)
     atexit.register(read_tasks_once)  # before Ray's own shutdown, which was registered earlier
+    sample_memory()
+
+
+def sample_memory():
+    """Begin to read the object stores if this is a driver, for each cluster that it joins."""
+    global memory_sampler
+    if recorder and not ray_internals.is_worker():
+        memory_sampler = memory.Sampler(recorder)
 
 
 def forget():
@@ -413,6 +423,7 @@ def write_received(before, after, data, reference, args, value):
     event["bytes"] = size
     event["type"] = describe.type_name(value)
     event["leaves"] = identity.find_leaves(value)
+    event["line"] = place.find_line()[0] or place.method_line(event["by_name"])
     recorder.write(event)
 
 
@@ -552,6 +563,7 @@ def read_tasks_once():
 
 @guarded
 def write_tasks():
+    memory_sampler.stop()
     recorder.flush()
     is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"
     tasks.wait_for_reports(is_own_cluster)

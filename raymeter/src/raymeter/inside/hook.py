@@ -13,6 +13,7 @@ from types import ModuleType
 
 PACKAGE = "raymeter.inside"
 MODULES = (
+    "raylet",
     "ray_internals",
     "place",
     "identity",
@@ -20,6 +21,7 @@ MODULES = (
     "alternatives",
     "recorder",
     "tasks",
+    "memory",
     "calls",
     "hook",
 )

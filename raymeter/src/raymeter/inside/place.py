@@ -28,6 +28,12 @@ def kind_of(code):
     return kind
 
 
+def is_users_file(file):
+    """Return whether a file is no part of Ray, raymeter, Python or an installed library."""
+    skipped = (ray_internals.FOLDER, OURS, STANDARD_LIBRARY, "<")
+    return not file.startswith(skipped) and LIBRARIES not in file
+
+
 def find_line():
     """Return "file:line" and the function of the innermost call by the user's code, or by a library without one."""
     frame = sys._getframe(1)

@@ -9,8 +9,12 @@ from pkgutil import resolve_name
 
 import ray
 
+from . import raylet
+
 worker = ray._private.worker.global_worker
 FOLDER = os.path.dirname(ray.__file__) + os.sep
+
+NODE_STATISTICS = "/ray.rpc.NodeManagerService/GetNodeStats"
 
 # What `ray.init` reads from the environment. PRELOAD is read by each worker at its start.
 RUNTIME_ENV_HOOK = "RAY_RUNTIME_ENV_HOOK"
@@ -106,16 +110,56 @@ def task_type(number: int) -> str:
     return resolve_name("ray.core.generated.common_pb2:TaskType").Name(number)
 
 
-def store_statistics() -> object:
-    """Return the statistics of the object stores of all nodes, a message of node_manager_pb2."""
-    get_reply = resolve_name("ray._private.internal_api:get_memory_info_reply")
-    return get_reply(ray._private.state.state).store_stats
+def node_statistics(with_references: bool = False) -> list:
+    """Return what the raylet of each living node knows of its store, as messages of GetNodeStatsReply.
+
+    With references, also what each core worker says of its references, as `ray memory` reads it, without a dashboard.
+    """
+    messages = resolve_name("ray.core.generated.node_manager_pb2")
+    request = messages.GetNodeStatsRequest(include_memory_info=with_references).SerializeToString()
+    replies = []
+    for node in ray._private.state.state.node_table():
+        if node["Alive"]:
+            host, port = node["NodeManagerAddress"], node["NodeManagerPort"]
+            answer = raylet.ask(host, port, NODE_STATISTICS, request, authorization())
+            replies.append(messages.GetNodeStatsReply.FromString(answer))
+    return replies
 
 
-def references() -> list:
-    """Return what each core worker says of its references, as `ray memory` reads it, without a dashboard."""
-    get_reply = resolve_name("ray._private.internal_api:get_memory_info_reply")
-    return list(get_reply(ray._private.state.state).core_workers_stats)
+def authorization() -> list:
+    """Return the headers with the token of the cluster; none before 2.52, or for a cluster without tokens."""
+    loader = getattr(ray._raylet, "AuthenticationTokenLoader", None)
+    if loader is None or not loader.instance().has_token():
+        return []
+    return list(loader.instance().get_token_for_http_header().items())
+
+
+def reference_kind(reference: object) -> str:
+    """Return why an object is kept, from an ObjectRefInfo: the words are those of `ray memory`."""
+    if reference.pinned_in_memory:
+        return "PINNED_IN_MEMORY"
+    if reference.submitted_task_ref_count:
+        return "USED_BY_PENDING_TASK"
+    if reference.local_ref_count:
+        return "LOCAL_REFERENCE"
+    if reference.contained_in_owned:
+        return "CAPTURED_IN_OBJECT"
+    return "UNKNOWN"
+
+
+def make_serialiser() -> tuple:
+    """Return the function with which Ray serialises a message, and whether all of Ray's reducers are in it.
+
+    Ray's context registers its reducers (Arrow tables, tensors by view) with cloudpickle. It needs no cluster, but for
+    messages with references. Return None and False if this version makes no context without a cluster.
+    """
+    try:
+        if is_connected():
+            return worker.get_serialization_context().serialize, True
+        make_context = resolve_name("ray._private.serialization:SerializationContext")
+        return make_context(worker).serialize, True
+    except Exception:
+        return None, False
 
 
 def uv_hook() -> str:

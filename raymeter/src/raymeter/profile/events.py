@@ -191,6 +191,7 @@ class Received:
     bytes: int = 0
     type: str = ""
     leaves: list[list[int]] = field(default_factory=list)
+    line: str = ""  # of ray.get, or where the method is defined that has it as an argument
 
     @property
     def end(self) -> float:
@@ -257,6 +258,37 @@ class Task:
     deserialise: tuple[float, float] | None = None  # start and end of reading the arguments
     execute: tuple[float, float] | None = None
     store: tuple[float, float] | None = None  # of the results: serialising and copying
+
+
+@dataclass
+class Store:
+    """The object stores of all nodes together at one time. Spilled and restored bytes are sums since they started."""
+
+    time: float = 0.0
+    used: int = 0
+    capacity: int = 0
+    fallback: int = 0  # bytes in files, because the store was full
+    objects: int = 0
+    spilled: int = 0
+    restored: int = 0
+    spill_seconds: float = 0.0  # during which at least one object was spilled
+    restore_seconds: float = 0.0
+
+
+@dataclass
+class Reference:
+    """A large object to which a process referred at one time, as `ray memory` shows it.
+
+    `kind` is LOCAL_REFERENCE, PINNED_IN_MEMORY (a value that looks at the store), USED_BY_PENDING_TASK,
+    CAPTURED_IN_OBJECT or UNKNOWN.
+    """
+
+    time: float = 0.0
+    pid: int = 0
+    object: str = ""
+    bytes: int = 0
+    kind: str = ""
+    line: str = ""  # that made the reference
 
 
 def make(kind: type, line: dict[str, Any]) -> Any:

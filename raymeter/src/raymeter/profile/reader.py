@@ -16,7 +16,9 @@ from raymeter.profile.events import (
     Process,
     Received,
     RecorderCost,
+    Reference,
     Sent,
+    Store,
     Task,
 )
 
@@ -35,6 +37,8 @@ class Recording:
     exports: list[Export] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    references: list[Reference] = field(default_factory=list)
 
     @property
     def drivers(self) -> list[Process]:
@@ -60,12 +64,18 @@ def read_recording(folder: Path) -> Recording:
             add_process(recording, lines)
     if not recording.processes:
         raise UserError(f"{folder} has no profile: the program has not called ray.init")
+    sort_events(recording)
+    return recording
+
+
+def sort_events(recording: Recording) -> None:
+    """Sort each list by time."""
     recording.calls.sort(key=lambda call: call.start)
     recording.sent.sort(key=lambda sent: sent.start)
     recording.received.sort(key=lambda received: received.start)
     recording.exports.sort(key=lambda export: export.start)
     recording.tasks.sort(key=lambda task: task.submitted or task.running or 0.0)
-    return recording
+    recording.stores.sort(key=lambda store: store.time)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -97,6 +107,10 @@ def add_event(recording: Recording, process: Process, line: dict[str, Any]) -> N
         recording.fetches.append(events.make(Fetch, line))
     elif name == "task":
         recording.tasks.append(events.make(Task, line))
+    elif name == "store":
+        recording.stores.append(events.make(Store, line))
+    elif name == "reference":
+        recording.references.append(events.make(Reference, line))
     elif name == "recorder":
         process.recorder = make_recorder_cost(line)
 
@@ -119,9 +133,8 @@ def make_sent(line: dict[str, Any]) -> Sent:
         own = dict(line["own_pickling"])
         own["type"] = own.pop("class")
         sent.own_pickling = events.make(events.OwnPickling, own)
+    measured = sent.alternatives.items()
     sent.alternatives = {
-        name: events.make(events.Alternative, item)
-        for name, item in sent.alternatives.items()
-        if item
+        name: events.make(events.Alternative, item) for name, item in measured if item
     }
     return sent

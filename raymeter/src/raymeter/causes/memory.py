@@ -1,0 +1,227 @@
+"""Find objects that do not fit into the object store, and what keeps memory.
+
+Sources: "Object spilling" and "Pattern: using ray.wait to limit the number of pending tasks" in Ray's documentation,
+and reports such as ray#28051 (a backlog of arguments), ray#9504 (a view keeps its object), ray#31421 (spilling).
+"""
+
+from raymeter.causes.savings import total
+from raymeter.findings import Finding, Saving
+from raymeter.memory.growth import Growth, find_growth
+from raymeter.memory.lives import Life, Peak, by_line, find_lives, find_peak
+from raymeter.memory.processes import Sample
+from raymeter.memory.references import KeptViews, find_kept_views
+from raymeter.memory.stores import Spilling, find_spilling
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps
+from raymeter.units import format_bytes, format_milliseconds
+
+SPILLED = "the object store is too small"
+BACKLOG = "too many arguments wait"
+VIEWS = "a reader keeps views"
+GROWTH = "private memory grows"
+AHEAD = "a producer is ahead of its reader"
+
+MIN_SPILLED_BYTES = 10**7
+FILLED_SHARE = 0.5  # of the store, which waiting arguments or results should not exceed
+ROOM = 1.3  # more than the bytes that are needed at the same time: the store has gaps
+MIN_OBJECTS = 3  # that are kept, to be called a habit
+MIN_KEPT_SHARE = 0.05  # of the store
+MIN_BACKLOG = 4
+MIN_AHEAD = 8
+AHEAD_FACTOR = 3  # more results than a step makes
+
+
+def find(program: Program, steps: Steps) -> list[Finding]:
+    """Return a finding if objects were spilled: in a normal profile, other uses of memory cost no time."""
+    spilling = find_spilling(program.recording.stores)
+    if spilling.spilled < MIN_SPILLED_BYTES:
+        return []
+    lives = find_lives(program)
+    return find_backlog(steps, spilling, lives, program) or [
+        describe_spilling(program, steps, spilling, lives)
+    ]
+
+
+def find_memory(program: Program, steps: Steps, samples: list[Sample]) -> list[Finding]:
+    """Return all findings about memory, for `raymeter memory`."""
+    spilling = find_spilling(program.recording.stores)
+    lives = find_lives(program)
+    findings = find_views(program, spilling)
+    backlog = find_backlog(steps, spilling, lives, program)
+    findings += backlog
+    findings += find_producers(steps, spilling, lives)
+    if spilling.spilled >= MIN_SPILLED_BYTES and not backlog:
+        findings.append(describe_spilling(program, steps, spilling, lives))
+    findings += find_growing_processes(program, steps, samples)
+    return findings
+
+
+def describe_spilling(
+    program: Program, steps: Steps, spilling: Spilling, lives: list[Life]
+) -> Finding:
+    """Return the finding for a store into which the objects do not fit that are used together."""
+    peak = find_peak(lives)
+    lines = by_line(peak.lives or lives)
+    line = max(lines, key=lambda name: sum(life.bytes for life in lines[name]), default="")
+    needed = ROOM * max(peak.bytes, spilling.capacity)
+    savings = save_restores(program, steps, spilling)
+    disk_seconds = spilling.spill_seconds + spilling.restore_seconds
+    title = (
+        f"{format_bytes(spilling.spilled)} were spilled to disk and {format_bytes(spilling.restored)} read back "
+        f"({format_milliseconds(disk_seconds)} of work), because the store holds {format_bytes(spilling.capacity)}"
+    )
+    return Finding(
+        cause=SPILLED,
+        title=title,
+        line=line,
+        change=f"Give it at least {format_bytes(needed)}: ray.init(object_store_memory={round(needed)}), or keep fewer "
+        "references to results.",
+        seconds=total(savings) / steps.count,
+        savings=savings,
+        price="the store takes this memory only when it is filled",
+        section="the-object-store-is-too-small",
+    )
+
+
+def save_restores(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
+    return []
+
+
+def find_backlog(
+    steps: Steps, spilling: Spilling, lives: list[Life], program: Program
+) -> list[Finding]:
+    """Return a finding for each line whose own arguments wait until they fill the store."""
+    arguments = [life for life in lives if life.message.how == "argument"]
+    findings = []
+    for line, group in by_line(arguments).items():
+        peak = find_peak(group)
+        is_full = peak.bytes > FILLED_SHARE * spilling.capacity > 0
+        if is_full and len(peak.lives) >= MIN_BACKLOG:
+            findings.append(describe_backlog(steps, spilling, line, peak, program))
+    return findings
+
+
+def describe_backlog(
+    steps: Steps, spilling: Spilling, line: str, peak: Peak, program: Program
+) -> Finding:
+    size = peak.bytes / len(peak.lives)
+    at_most = max(1, int(FILLED_SHARE * spilling.capacity / size))
+    title = f"{len(peak.lives)} arguments of {format_bytes(size)} wait in a store of {format_bytes(spilling.capacity)}"
+    if spilling.spilled >= MIN_SPILLED_BYTES:
+        title += f": {format_bytes(spilling.spilled)} were spilled to disk"
+    savings = save_restores(program, steps, spilling)
+    return Finding(
+        cause=BACKLOG,
+        title=title,
+        line=line,
+        change=f"Keep at most {at_most} in flight: call ray.wait in the loop when {at_most} tasks have not ended.",
+        seconds=total(savings) / steps.count,
+        savings=savings,
+        section="too-many-arguments-wait",
+    )
+
+
+def find_views(program: Program, spilling: Spilling) -> list[Finding]:
+    """Return a finding for each method that keeps values which look at many objects of the store."""
+    findings = []
+    for views in find_kept_views(program):
+        is_large = views.bytes > MIN_KEPT_SHARE * spilling.capacity
+        if len(views.objects) >= MIN_OBJECTS and is_large:
+            findings.append(describe_views(views))
+    return findings
+
+
+def describe_views(views: KeptViews) -> Finding:
+    reader = views.name or "the driver"
+    return Finding(
+        cause=VIEWS,
+        title=f"{len(views.objects)} objects ({format_bytes(views.bytes)}) stay in the store, because {reader} keeps "
+        "views of them",
+        line=views.line,
+        change="Copy what is kept (array.copy(), tensor.clone()), also if it is a small slice: then the store can drop "
+        "the object.",
+        seconds=0.0,
+        price="the copy is private memory of the reader",
+        section="a-reader-keeps-views",
+    )
+
+
+def find_producers(steps: Steps, spilling: Spilling, lives: list[Life]) -> list[Finding]:
+    """Return a finding for each line whose results wait in the store for their reader."""
+    results = [life for life in lives if life.message.how == "result" and life.message.received]
+    findings = []
+    for line, group in by_line(results).items():
+        waiting = [
+            Life(life.message, line, life.message.sent.end, first_read(life)) for life in group
+        ]
+        peak = find_peak(waiting)
+        per_step = len(group) / steps.count
+        usual = AHEAD_FACTOR * per_step if steps.count > 1 else 0.0
+        is_full = peak.bytes > FILLED_SHARE * spilling.capacity > 0
+        if is_full and len(peak.lives) >= max(MIN_AHEAD, usual):
+            findings.append(describe_producer(line, spilling, peak))
+    return findings
+
+
+def first_read(life: Life) -> float:
+    return min(received.start for received in life.message.received)
+
+
+def describe_producer(line: str, spilling: Spilling, peak: Peak) -> Finding:
+    producer = peak.lives[0].message.sent.by_name or "the producer"
+    return Finding(
+        cause=AHEAD,
+        title=f"{producer} is {len(peak.lives)} items ahead of its reader: {format_bytes(peak.bytes)} wait in a store "
+        f"of {format_bytes(spilling.capacity)}",
+        line=line,
+        change="Let it wait: _generator_backpressure_num_objects for a generator, a queue with maxsize, or ray.wait "
+        "before the next task is submitted.",
+        seconds=0.0,
+        section="a-producer-is-ahead-of-its-reader",
+    )
+
+
+def find_growing_processes(program: Program, steps: Steps, samples: list[Sample]) -> list[Finding]:
+    """Return a finding for each process of the user's code whose private memory grows."""
+    recorded = {process.pid: process for process in program.recording.processes}
+    findings = []
+    for growth in find_growth(samples):
+        process = recorded.get(growth.pid)
+        if process is not None:
+            is_driver = process.role == "driver"
+            findings.append(describe_growth(program, steps, growth, process.process, is_driver))
+    return findings
+
+
+def describe_growth(
+    program: Program, steps: Steps, growth: Growth, process: str, is_driver: bool
+) -> Finding:
+    per_step = growth.bytes_per_second * steps.seconds
+    name = "the driver" if is_driver else growth.name.removeprefix("ray::")
+    line = line_that_grows(program, steps, process, per_step)
+    title = f"{name} grows by {format_bytes(per_step)} per step"
+    if steps.is_whole_program:
+        title = f"{name} grows by {format_bytes(growth.bytes_per_second)} per second"
+    title += f" ({format_bytes(growth.first)} -> {format_bytes(growth.last)} of private memory)"
+    change = "Look for what is kept in each step."
+    if line:
+        title += ", about as much as it reads there"
+        change = "Keep less of these values, or drop them (del) when they are not needed any more."
+    return Finding(
+        cause=GROWTH,
+        title=title,
+        line=line,
+        change=change,
+        seconds=0.0,
+        section="private-memory-grows",
+    )
+
+
+def line_that_grows(program: Program, steps: Steps, process: str, per_step: float) -> str:
+    """Return the line at which a process reads about as many bytes per step as it grows; "" without one."""
+    read: dict[str, float] = {}
+    for received in program.recording.received:
+        if received.process == process and received.line and steps.of(received.start) is not None:
+            read[received.line] = read.get(received.line, 0.0) + received.bytes / steps.count
+    alike = {line: size for line, size in read.items() if 0.5 * per_step <= size <= 2 * per_step}
+    return min(alike, key=lambda line: abs(alike[line] - per_step), default="")

@@ -1,0 +1,123 @@
+"""Compare a program before and after a change: interleaved runs, or two profiles that exist."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from raymeter.commands.repeated_runs import Program, Recorder, read_run, run_interleaved
+from raymeter.commands.run import new_folder
+from raymeter.errors import UserError
+from raymeter.launch import find_program
+from raymeter.report.comparison import render_markdown, render_text
+
+SEPARATOR = "--"
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Return the words before and after the first "--"; None for the second without one."""
+    words = list(words)
+    if SEPARATOR not in words:
+        return words, None
+    position = words.index(SEPARATOR)
+    return words[:position], words[position + 1 :]
+
+
+def main(arguments: Namespace, after: list[str] | None) -> int:
+    """Compare `arguments.program` with the words after "--", and print the table."""
+    render = render_markdown if arguments.markdown else render_text
+    folders = profile_folders(arguments, after)
+    if folders is not None:
+        runs = [[read_run(folder, arguments.step)] for folder in folders]
+        print(render(runs[0], runs[1]))
+        return 0
+    programs = find_programs(arguments, after)
+    folder = arguments.output or new_folder(name_of(programs[1]))
+    recorder = Recorder(folder, arguments.min_bytes, arguments.step)
+    announcement = (
+        f"raymeter runs each of two programs {arguments.runs} times, in turns. Their output goes to "
+        f"files in {folder}."
+    )
+    print(announcement, file=sys.stderr)
+    runs = run_interleaved(recorder, programs, arguments.runs)
+    print(render(runs[0], runs[1]))
+    print(f"Profiles: {folder}", file=sys.stderr)
+    return 0
+
+
+def name_of(program: Program) -> str:
+    """Return the script or module of a program."""
+    return next(word for word in program.words if word != "-m")
+
+
+def profile_folders(arguments: Namespace, after: list[str] | None) -> list[Path] | None:
+    """Return two folders with profiles, if the arguments are that and nothing else."""
+    words = [*arguments.program, *(after or [])]
+    folders = [Path(word) for word in words]
+    if len(folders) == 2 and all(has_profile(folder) for folder in folders):
+        return folders
+    return None
+
+
+def has_profile(folder: Path) -> bool:
+    return any(folder.glob("*.jsonl"))
+
+
+def find_programs(arguments: Namespace, after: list[str] | None) -> list[Program]:
+    """Return the two programs; raise UserError if the arguments are incomplete."""
+    if after is None:
+        raise UserError(
+            "compare needs two programs: raymeter compare BEFORE -- AFTER, or two folders with profiles"
+        )
+    if arguments.folders or arguments.settings:
+        if arguments.program:
+            raise UserError(
+                f"{arguments.program[0]}: with --folders or --set, the program comes after --"
+            )
+        return same_program(arguments, after)
+    before_words = find_program(arguments.program, arguments.module)
+    is_module, after = without_module_flag(after)
+    after_words = find_program(after, is_module)
+    return [Program("before", before_words), Program("after", after_words)]
+
+
+def same_program(arguments: Namespace, words: list[str]) -> list[Program]:
+    """Return one program in two folders, or with and without settings."""
+    settings = dict(read_setting(text) for text in arguments.settings)
+    is_module, words = without_module_flag(words)
+    if not arguments.folders:
+        found = find_program(words, is_module)
+        return [Program("before", found), Program("after", found, settings)]
+    before, after = arguments.folders
+    check_folder(before, is_module, words)
+    check_folder(after, is_module, words)
+    found = ["-m", *words] if is_module else words
+    return [
+        Program("before", found, folder=before),
+        Program("after", found, settings, folder=after),
+    ]
+
+
+def check_folder(folder: Path, is_module: bool, words: Sequence[str]) -> None:
+    """Raise UserError if a folder is not there, or has no such script."""
+    if not folder.is_dir():
+        raise UserError(f"--folders {folder}: no such folder")
+    if not words:
+        raise UserError("no program: give it after --, such as --folders main branch -- train.py")
+    script = folder / words[0]
+    if not is_module and not script.is_file():
+        raise UserError(f"{script}: no such script")
+
+
+def without_module_flag(words: list[str]) -> tuple[bool, list[str]]:
+    """Return whether the words begin with "-m", and the words after it."""
+    is_module = words[:1] == ["-m"]
+    return is_module, words[1:] if is_module else words
+
+
+def read_setting(text: str) -> tuple[str, str]:
+    """Return name and value of a text such as NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UserError(f"--set {text}: give NAME=VALUE")
+    return name, value

@@ -1,0 +1,66 @@
+"""Explain what one message costs with Ray: its fields, its pickle, and other ways to send it, measured."""
+
+import pickle
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from raymeter.errors import UserError
+from raymeter.report.message import render
+
+
+def main(arguments: Namespace) -> int:
+    """Explain the message in a file."""
+    explain(load(arguments.file, arguments.trust))
+    return 0
+
+
+def explain(value: Any) -> None:
+    """Print what one message costs with Ray: type, fields, bytes, share in the pickle, and measured alternatives.
+
+    No value of the message is printed.
+    """
+    print(render(value))
+
+
+def load(path: Path, is_trusted: bool) -> Any:
+    """Return the message of a file of numpy (.npy), torch.save (.pt) or, if it is trusted, a pickle (.pkl).
+
+    Raise UserError for another file, and for one that can run code and is not trusted.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        if path.suffix == ".npy":
+            return load_array(path, is_trusted)
+        if path.suffix in (".pt", ".pth"):
+            return load_tensors(path, is_trusted)
+        return load_pickle(path, is_trusted)
+    except ImportError as error:
+        raise UserError(f"{path}: install {error.name} to read it") from None
+    except (EOFError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(
+            f"{path} cannot be loaded ({reason}): give a file of numpy.save, torch.save or, with --trust, a pickle"
+        ) from None
+
+
+def load_array(path: Path, is_trusted: bool) -> Any:
+    import numpy
+
+    return numpy.load(path, allow_pickle=is_trusted)
+
+
+def load_tensors(path: Path, is_trusted: bool) -> Any:
+    import torch
+
+    return torch.load(path, weights_only=not is_trusted)
+
+
+def load_pickle(path: Path, is_trusted: bool) -> Any:
+    if not is_trusted:
+        raise UserError(
+            f"{path}: a pickle can run any code when it is loaded. If it is your own, give --trust"
+        )
+    with path.open("rb") as file:
+        return pickle.load(file)

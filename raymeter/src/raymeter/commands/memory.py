@@ -1,0 +1,61 @@
+"""Run a program, and show what fills its memory: the object store, its processes, and who keeps objects."""
+
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from raymeter.causes import memory as causes
+from raymeter.commands.run import new_folder
+from raymeter.errors import UserError
+from raymeter.launch import environment_of, find_program, run_program
+from raymeter.memory.processes import ProcessSampler, read_samples
+from raymeter.profile.program import join
+from raymeter.profile.reader import read_recording
+from raymeter.profile.steps import find_steps
+from raymeter.report import memory as report
+
+INTERVAL = "RAYMETER_MEMORY_SECONDS"  # read by raymeter.inside.memory
+CALL_SITES = "RAY_record_ref_creation_sites"
+
+
+def main(arguments: Namespace) -> int:
+    """Return the exit code of the program; show the memory of a folder if that is given."""
+    shown = profile_folder(arguments.program)
+    if shown is not None:
+        show_folder(shown, arguments.step)
+        return 0
+    words = find_program(arguments.program, arguments.module)
+    folder = arguments.output or new_folder(arguments.program[0])
+    environment = environment_of(os.environ, folder, arguments.min_bytes)
+    environment[INTERVAL] = str(arguments.seconds)
+    environment.setdefault(CALL_SITES, "1")
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+
+    def watch(process: int) -> ProcessSampler:
+        return ProcessSampler(process, folder, arguments.seconds)
+
+    code = run_program(words, environment, watch)
+    try:
+        show_folder(folder, arguments.step)
+    except UserError as error:
+        print(f"raymeter: {error}", file=sys.stderr)
+    return code
+
+
+def profile_folder(words: list[str]) -> Path | None:
+    """Return the folder of a profile, if that is the only word."""
+    if len(words) == 1 and Path(words[0]).is_dir():
+        return Path(words[0])
+    return None
+
+
+def show_folder(folder: Path, step: str | None) -> None:
+    """Print what filled the memory; raise UserError without a profile."""
+    recording = read_recording(folder)
+    program = join(recording)
+    steps = find_steps(program, step)
+    samples = read_samples(folder)
+    findings = causes.find_memory(program, steps, samples)
+    print("\n".join(report.render(recording, samples, findings)))
+    print(f"Profile: {folder}")

@@ -1,0 +1,93 @@
+"""Run a program several times with the recorder, for `raymeter try` and `raymeter compare`."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from raymeter.advice import Profile, advise
+from raymeter.errors import UserError
+from raymeter.launch import environment_of, run_program
+from raymeter.memory.processes import ProcessSampler, peak_bytes, read_samples
+from raymeter.profile.reader import read_recording
+
+OUTPUT = "output.txt"  # of the program, in the folder of its profile
+SAMPLE_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that is run several times: the words after Python, its settings, and the folder where it starts."""
+
+    label: str
+    words: Sequence[str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+
+
+@dataclass
+class Run:
+    """One run of a program. `peak_bytes` is the largest sum of PSS over its processes; 0 if it is not known."""
+
+    profile: Profile
+    peak_bytes: int = 0
+
+    @property
+    def step_seconds(self) -> float:
+        return self.profile.steps.seconds
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """How programs are recorded, and where their profiles go, each into a folder of its own."""
+
+    folder: Path
+    min_bytes: int
+    step: str | None = None
+
+    def run(self, program: Program, name: str) -> Run:
+        """Run a program once; raise UserError if it fails, because then its times mean nothing."""
+        folder = self.folder / name
+        folder.mkdir(0o700, parents=True)
+        print(f"  {name}: {program.label}", file=sys.stderr, flush=True)
+        environment = environment_of({**os.environ, **program.settings}, folder, self.min_bytes)
+        output = folder / OUTPUT
+
+        def watch(process: int) -> ProcessSampler:
+            return ProcessSampler(process, folder, SAMPLE_SECONDS)
+
+        with output.open("wb") as file:
+            code = run_program(program.words, environment, watch, file, program.folder)
+        if code:
+            raise UserError(f"{program.label} ended with exit code {code}: its output is {output}")
+        return read_run(folder, self.step)
+
+
+def read_run(folder: Path, step: str | None) -> Run:
+    """Return the run whose profile is in a folder; raise UserError if there is none."""
+    profile = advise(read_recording(folder), step)
+    return Run(profile, peak_bytes(read_samples(folder)))
+
+
+def run_interleaved(
+    recorder: Recorder, programs: Sequence[Program], rounds: int
+) -> list[list[Run]]:
+    """Return the runs of each program. Each round runs every program once, and every second one in reverse order.
+
+    So a machine that becomes slower changes all programs alike.
+    """
+    runs: list[list[Run]] = [[] for _ in programs]
+    for number in range(rounds):
+        order = list(range(len(programs)))
+        if number % 2:
+            order.reverse()
+        for position in order:
+            name = f"round-{number + 1}-{position}"
+            runs[position].append(recorder.run(programs[position], name))
+    return runs
+
+
+def seconds_of(runs: Sequence[Run]) -> list[float]:
+    """Return the median step of each run."""
+    return [run.step_seconds for run in runs]

@@ -1,0 +1,174 @@
+"""Run the advice that needs no change of code: the program with and without each setting, interleaved."""
+
+import math
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from raymeter.advice import Profile
+from raymeter.commands.repeated_runs import Program, Recorder, Run, run_interleaved, seconds_of
+from raymeter.commands.run import new_folder
+from raymeter.launch import find_program
+from raymeter.statistics import Ratio, compare_pairs, describe_ratio
+from raymeter.units import format_bytes, format_milliseconds
+
+# glibc returns large blocks to the kernel when they are freed, and gets new pages for the next ones. With these
+# variables it keeps them: blocks below 4 GB come from the heap (MMAP_THRESHOLD_), its top is kept (TRIM_THRESHOLD_,
+# TOP_PAD_), and threads have no heaps of their own (ARENA_MAX). https://man7.org/linux/man-pages/man3/mallopt.3.html
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "4000000000",
+    "MALLOC_TRIM_THRESHOLD_": "8000000000",
+    "MALLOC_TOP_PAD_": "67108864",
+    "MALLOC_ARENA_MAX": "1",
+}
+KEEP_MEMORY_TITLE = "keep freed memory"
+PAGE_BYTES = 4096
+MIN_FAULT_SHARE = 0.2  # of the bytes of the messages, in pages that the kernel had to give
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Variables of the environment that may make a program faster."""
+
+    title: str
+    variables: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The runs of a program without and with a setting."""
+
+    setting: Setting
+    before: Sequence[Run]
+    after: Sequence[Run]
+
+    @property
+    def ratio(self) -> Ratio:
+        return compare_pairs(seconds_of(self.before), seconds_of(self.after))
+
+    @property
+    def before_seconds(self) -> float:
+        return median(seconds_of(self.before))
+
+    @property
+    def after_seconds(self) -> float:
+        return median(seconds_of(self.after))
+
+
+def main(arguments: Namespace) -> int:
+    """Try every setting that fits; the exit code is 0, whatever is found."""
+    words = find_program(arguments.program, arguments.module)
+    folder = arguments.output or new_folder(arguments.program[0])
+    recorder = Recorder(folder, arguments.min_bytes, arguments.step)
+    print(announce(" ".join(arguments.program), arguments.runs), file=sys.stderr)
+    first = recorder.run(Program("as it is", words), "first")
+    settings = find_settings(first.profile)
+    if not settings:
+        print("No setting fits: no tensors, and no freed memory, are a cause in this program.")
+        return 0
+    programs = [Program("as it is", words)]
+    programs += [Program(setting.title, words, setting.variables) for setting in settings]
+    runs = run_interleaved(recorder, programs, arguments.runs)
+    trials = [
+        Trial(setting, runs[0], after) for setting, after in zip(settings, runs[1:], strict=True)
+    ]
+    print("\n".join(render(trials, folder)))
+    return 0
+
+
+def announce(program: str, runs: int) -> str:
+    """Say how often the program will run, before it does."""
+    most = 1 + 3 * runs
+    return (
+        f"raymeter runs {program} once to see which settings fit, and then {runs} times without and {runs} times "
+        f"with each of them: at most {most} runs. Its output goes to files beside the profiles."
+    )
+
+
+def find_settings(profile: Profile) -> list[Setting]:
+    """Return the settings that fit a program: those of its findings, and keeping memory if much of it is new."""
+    known = profile.program.recording.processes[0].settings
+    settings: list[Setting] = []
+    for finding in profile.findings:
+        setting = Setting(" ".join(finding.settings), finding.settings)
+        is_new = not finding.settings.keys() <= known.keys()
+        if finding.settings and is_new and setting not in settings:
+            settings.append(setting)
+    is_kept = KEEP_MEMORY.keys() <= known.keys()
+    if not is_kept and fault_share(profile) >= MIN_FAULT_SHARE:
+        settings.append(Setting(KEEP_MEMORY_TITLE, KEEP_MEMORY))
+    return settings[:2]
+
+
+def fault_share(profile: Profile) -> float:
+    """Return which share of the bytes of large messages lay in new pages when they were sent or read."""
+    recording = profile.program.recording
+    events = [*recording.sent, *recording.received]
+    moved = sum(event.bytes for event in events)
+    new = sum(PAGE_BYTES * event.faults for event in events)
+    return new / moved if moved else 0.0
+
+
+def render(trials: Sequence[Trial], folder: Path) -> list[str]:
+    """Return what the trials have shown, the settings that help first."""
+    faster = [trial for trial in trials if trial.ratio.verdict == "faster"]
+    faster.sort(key=lambda trial: trial.after_seconds - trial.before_seconds)
+    others = [trial for trial in trials if trial not in faster]
+    lines: list[str] = []
+    for number, trial in enumerate(faster, 1):
+        lines += describe_gain(number, trial)
+    lines += [describe_no_gain(trial) for trial in others]
+    if len(faster) > 1:
+        lines.append("Together they were not measured.")
+    lines.append(f"Profiles: {folder}")
+    return lines
+
+
+def describe_gain(number: int, trial: Trial) -> list[str]:
+    before = format_milliseconds(trial.before_seconds)
+    after = format_milliseconds(trial.after_seconds)
+    saved = format_milliseconds(trial.before_seconds - trial.after_seconds)
+    pairs = len(trial.before)
+    return [
+        f"{number}. saves {saved} per step (measured): {before} -> {after}",
+        f"   {describe_ratio(trial.ratio)} (95 % interval of {pairs} pairs of runs): {trial.setting.title}",
+        f"   {describe_memory(trial)}",
+        f"   {export_line(trial.setting)}",
+    ]
+
+
+def describe_no_gain(trial: Trial) -> str:
+    """Say that a setting is no advice, and why."""
+    title = trial.setting.title
+    before = format_milliseconds(trial.before_seconds)
+    after = format_milliseconds(trial.after_seconds)
+    if trial.ratio.verdict == "slower":
+        return f"No advice: with {title}, steps are slower: {before} -> {after}, {describe_ratio(trial.ratio)}."
+    if trial.ratio.verdict == "unknown":
+        return f"No advice: {title}: {before} -> {after}, one run each: no interval. Give --runs 3."
+    return (
+        f"No advice: no difference with {title}: {before} -> {after}, {describe_ratio(trial.ratio)} "
+        f"(95 % interval of {len(trial.before)} pairs of runs)."
+    )
+
+
+def describe_memory(trial: Trial) -> str:
+    """Return the price in memory: the median over the runs of their peaks."""
+    before = median(run.peak_bytes for run in trial.before)
+    after = median(run.peak_bytes for run in trial.after)
+    if not before or not after:
+        return "Memory: unknown, because /proc has no smaps_rollup here."
+    difference = math.fabs(after - before)
+    word = "more" if after > before else "less"
+    return (
+        f"Memory: {format_bytes(before)} -> {format_bytes(after)}, {format_bytes(difference)} {word} "
+        "(peak of the sum of PSS of all processes)"
+    )
+
+
+def export_line(setting: Setting) -> str:
+    pairs = [f"{name}={value}" for name, value in setting.variables.items()]
+    return f"export {' '.join(pairs)}"

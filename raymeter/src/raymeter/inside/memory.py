@@ -1,0 +1,122 @@
+"""Read the bytes in the object stores of the cluster, those that were spilled, and who keeps objects.
+
+A thread of the driver does it. In a normal profile, it reads the stores seldom. `raymeter memory` sets
+RAYMETER_MEMORY_SECONDS, and then the references of all processes are read, too.
+"""
+
+import os
+import threading
+import time
+from contextlib import suppress
+
+from . import place, ray_internals
+
+SECONDS = "RAYMETER_MEMORY_SECONDS"
+SELDOM_SECONDS = 2.0
+CONNECT_SECONDS = 0.1  # between two looks whether the driver is connected
+MAX_SHARE = 0.05  # of the time, for reading: the next sample waits longer after a slow one
+MAX_REFERENCES = 2_000  # of a sample, the largest
+MIN_OBJECT_BYTES = 100 * 1024  # smaller objects are not in the store
+
+
+class Sampler:
+    """Read the stores again and again, from ray.init until `stop` before ray.shutdown."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+        self.has_references = SECONDS in os.environ
+        self.seconds = float(os.environ.get(SECONDS, SELDOM_SECONDS))
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self.run, name="raymeter-memory", daemon=True)
+        self.thread.start()
+
+    def run(self):
+        """Sample until the end, or until a sample fails: the program goes on without it."""
+        while not ray_internals.is_connected():
+            if self.stopped.wait(CONNECT_SECONDS):
+                return
+        pause = 0.0
+        while not self.stopped.wait(pause):
+            begin = time.perf_counter()
+            try:
+                self.sample()
+            except Exception:
+                return
+            taken = time.perf_counter() - begin
+            pause = max(self.seconds, taken / MAX_SHARE)
+
+    def sample(self):
+        """Write one sample. Most of its time, this thread waits for the raylet, and lets the program run."""
+        replies = ray_internals.node_statistics(self.has_references)
+        begin = time.perf_counter()
+        self.recorder.write(describe_stores(replies))
+        if self.has_references:
+            for event in describe_references(replies):
+                self.recorder.write(event)
+        self.recorder.own_seconds += time.perf_counter() - begin
+
+    def stop(self):
+        """Write the last sample, before the driver leaves the cluster. No thread asks Ray after it."""
+        if self.stopped.is_set():
+            return
+        self.stopped.set()
+        self.thread.join()
+        with suppress(Exception):  # the raylet has ended before
+            self.sample()
+
+
+def describe_stores(replies):
+    """Return the event of the object stores of all nodes together."""
+    stores = [reply.store_stats for reply in replies]
+    return {
+        "event": "store",
+        "time": time.time(),
+        "used": sum(store.object_store_bytes_used for store in stores),
+        "capacity": sum(store.object_store_bytes_avail for store in stores),
+        "fallback": sum(store.object_store_bytes_fallback for store in stores),
+        "objects": sum(store.num_local_objects for store in stores),
+        "spilled": sum(store.spilled_bytes_total for store in stores),
+        "restored": sum(store.restored_bytes_total for store in stores),
+        "spill_seconds": sum(store.spill_time_total_s for store in stores),
+        "restore_seconds": sum(store.restore_time_total_s for store in stores),
+    }
+
+
+def describe_references(replies):
+    """Return an event per large object and process that refers to it, the largest first."""
+    now = time.time()
+    job = ray_internals.worker.current_job_id.binary()
+    events = []
+    for reply in replies:
+        for worker in reply.core_workers_stats:
+            if worker.job_id != job:
+                continue
+            large = [item for item in worker.object_refs if item.object_size >= MIN_OBJECT_BYTES]
+            events += [describe_reference(now, worker.pid, item) for item in large]
+    events.sort(key=lambda event: -event["bytes"])
+    return events[:MAX_REFERENCES]
+
+
+def describe_reference(now, pid, reference):
+    return {
+        "event": "reference",
+        "time": now,
+        "pid": pid,
+        "object": reference.object_id.hex(),
+        "bytes": reference.object_size,
+        "kind": ray_internals.reference_kind(reference),
+        "line": user_line(reference.call_site),
+    }
+
+
+def user_line(call_site):
+    """Return "file:line" of the user's code in a place as Ray writes it; "" without one.
+
+    Ray writes "(put object)  | file:function:line | file:function:line", the innermost first, if
+    RAY_record_ref_creation_sites=1.
+    """
+    for part in call_site.split(" | "):
+        words = part.strip().rsplit(":", 2)
+        if len(words) == 3 and words[2].isdigit() and place.is_users_file(words[0]):
+            return f"{words[0]}:{words[2]}"
+    return ""

@@ -1,0 +1,1 @@
+"""Memory of a program: samples of its processes, lives of its objects, and who keeps them."""

@@ -1,0 +1,98 @@
+"""How long messages are needed in the object store, as far as a profile shows it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from raymeter.profile.events import Received
+from raymeter.profile.program import Message, Program
+
+
+@dataclass(frozen=True)
+class Life:
+    """A message, and the time during which its bytes were needed. `line` is where the user's code asks for it."""
+
+    message: Message
+    line: str
+    start: float
+    end: float
+
+    @property
+    def bytes(self) -> int:
+        return self.message.sent.bytes
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The time at which most bytes were needed, and the messages that were."""
+
+    time: float
+    lives: list[Life]
+
+    @property
+    def bytes(self) -> int:
+        return sum(life.bytes for life in self.lives)
+
+
+def find_lives(program: Program) -> list[Life]:
+    """Return the life of each message."""
+    lives = []
+    for message in program.messages:
+        end = last_use(program, message)
+        lives.append(Life(message, line_of(program, message), message.sent.start, end))
+    return lives
+
+
+def line_of(program: Program, message: Message) -> str:
+    """Return the line that sends a message; for a result, the line that submits its task."""
+    if message.call is not None:
+        return message.call.line
+    submission = program.submissions.get(message.sent.by)
+    return submission.line if submission is not None else message.sent.line
+
+
+def last_use(program: Program, message: Message) -> float:
+    """Return when the last reader has done its work. A message that nobody has read ends when it is sent."""
+    ends = [message.sent.end]
+    ends += [end_of_reader(program, received) for received in message.received]
+    if message.how == "argument" and message.call is not None:
+        ends.append(end_of_task(program, message.call.task, message.sent.end))
+    return max(ends)
+
+
+def end_of_reader(program: Program, received: Received) -> float:
+    """Return the end of the task that has read a message; a driver may drop it at once."""
+    task = program.tasks.get(received.by)
+    if task is None or task.type == "DRIVER_TASK":
+        return received.end
+    return end_of_task(program, received.by, received.end)
+
+
+def end_of_task(program: Program, task_id: str, default: float) -> float:
+    task = program.tasks.get(task_id)
+    if task is None:
+        return default
+    return task.finished or task.failed or default
+
+
+def find_peak(lives: Iterable[Life]) -> Peak:
+    """Return the time with most bytes; an empty peak without messages."""
+    lives = list(lives)
+    changes = [(life.start, life.bytes) for life in lives]
+    changes += [(life.end, -life.bytes) for life in lives]
+    changes.sort()
+    now = most = 0
+    time_of_most = 0.0
+    for moment, size in changes:
+        now += size
+        if now > most:
+            most = now
+            time_of_most = moment
+    return Peak(time_of_most, [life for life in lives if life.start <= time_of_most < life.end])
+
+
+def by_line(lives: Iterable[Life]) -> dict[str, list[Life]]:
+    """Return the messages of each line."""
+    lines: dict[str, list[Life]] = {}
+    for life in lives:
+        lines.setdefault(life.line, []).append(life)
+    return lines

@@ -1,0 +1,118 @@
+"""Who keeps objects: what the samples of the references of all processes say."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raymeter.profile.events import Received, Reference
+from raymeter.profile.program import Program
+
+PINNED = "PINNED_IN_MEMORY"
+KEPT_SECONDS = 1.0  # after a task has ended, or the driver has read it: then, its value is kept
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Objects that one process keeps for one reason, at one time."""
+
+    time: float
+    pid: int
+    kind: str
+    line: str
+    objects: list[Reference]
+
+    @property
+    def bytes(self) -> int:
+        return sum(reference.bytes for reference in self.objects)
+
+
+@dataclass(frozen=True)
+class KeptViews:
+    """Objects that stay in the store, because a process keeps values that look at them."""
+
+    name: str  # of the method or task that has read them; "" for the driver
+    line: str
+    objects: list[Reference]
+
+    @property
+    def bytes(self) -> int:
+        return sum(reference.bytes for reference in self.objects)
+
+
+def holders_at_peak(references: Sequence[Reference]) -> list[Holder]:
+    """Return who keeps the objects at the time at which most bytes are referred to, the most bytes first."""
+    samples = by_time(references)
+    if not samples:
+        return []
+    peak = max(samples.values(), key=distinct_bytes)
+    groups: dict[tuple[int, str, str], list[Reference]] = defaultdict(list)
+    for reference in peak:
+        key = reference.pid, reference.kind, reference.line
+        groups[key].append(reference)
+    holders = []
+    for (pid, kind, line), objects in groups.items():
+        holders.append(Holder(objects[0].time, pid, kind, line, objects))
+    holders.sort(key=lambda holder: -holder.bytes)
+    return holders
+
+
+def by_time(references: Sequence[Reference]) -> dict[float, list[Reference]]:
+    """Return the references of each sample."""
+    samples: dict[float, list[Reference]] = defaultdict(list)
+    for reference in references:
+        samples[reference.time].append(reference)
+    return samples
+
+
+def distinct_bytes(references: Sequence[Reference]) -> int:
+    """Return the bytes of objects, each counted once although several processes may refer to it."""
+    sizes = {reference.object: reference.bytes for reference in references}
+    return sum(sizes.values())
+
+
+def find_kept_views(program: Program) -> list[KeptViews]:
+    """Return what each method keeps at the time at which it keeps most."""
+    readers = readers_of_objects(program)
+    most: dict[tuple[str, str], KeptViews] = {}
+    for references in by_time(program.recording.references).values():
+        for views in kept_at_once(program, readers, references):
+            key = views.name, views.line
+            known = most.get(key)
+            if known is None or views.bytes > known.bytes:
+                most[key] = views
+    return sorted(most.values(), key=lambda views: -views.bytes)
+
+
+def kept_at_once(
+    program: Program,
+    readers: dict[tuple[int, str], Received],
+    references: Sequence[Reference],
+) -> list[KeptViews]:
+    """Return what each method keeps in one sample: objects that are in use although their reader has ended."""
+    kept: dict[tuple[str, str], list[Reference]] = defaultdict(list)
+    for reference in references:
+        received = readers.get((reference.pid, reference.object))
+        if received is None or reference.kind != PINNED:
+            continue
+        allowed = done_with(program, received) + KEPT_SECONDS
+        if reference.time > allowed:
+            key = received.by_name, received.line
+            kept[key].append(reference)
+    return [KeptViews(name, line, objects) for (name, line), objects in kept.items()]
+
+
+def readers_of_objects(program: Program) -> dict[tuple[int, str], Received]:
+    """Return who has read an object last, by the process id and the object."""
+    pids = {process.process: process.pid for process in program.recording.processes}
+    return {
+        (pids[received.process], received.object): received
+        for received in program.recording.received
+    }
+
+
+def done_with(program: Program, received: Received) -> float:
+    """Return when the task that has read an object has ended; infinity for one that has not."""
+    task = program.tasks.get(received.by)
+    if task is None or task.type == "DRIVER_TASK":
+        return received.end
+    return task.finished or task.failed or float("inf")

@@ -1,0 +1,212 @@
+"""Write what a change did to the messages and the step of a program: a row per message, and one for the step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from raymeter.commands.repeated_runs import Run, seconds_of
+from raymeter.profile.groups import Group
+from raymeter.report.columns import align
+from raymeter.statistics import Ratio, compare_pairs
+from raymeter.units import format_bytes, significant
+
+MIN_SHARE = 0.01  # of a step; messages that take less before and after are left out
+HEADER = ("message", "bytes", "per step", "ms/step", "times as fast", "verdict")
+ARROW = " -> "
+
+
+@dataclass(frozen=True)
+class Part:
+    """The messages from one sender to the same readers in one run."""
+
+    bytes: float = 0.0  # of one message, in the mean
+    count: float = 0.0  # per step
+    seconds: float = 0.0  # of work per step
+
+
+NOTHING = Part()
+
+
+@dataclass(frozen=True)
+class Side:
+    """One message in all runs before, or in all runs after a change."""
+
+    parts: Sequence[Part]
+
+    @property
+    def bytes(self) -> float:
+        return median(part.bytes for part in self.parts)
+
+    @property
+    def count(self) -> float:
+        return median(part.count for part in self.parts)
+
+    @property
+    def seconds(self) -> float:
+        return median(part.seconds for part in self.parts)
+
+    @property
+    def times(self) -> list[float]:
+        return [part.seconds for part in self.parts]
+
+    @property
+    def is_in_each_run(self) -> bool:
+        return all(part.count for part in self.parts)
+
+    @property
+    def is_in_no_run(self) -> bool:
+        return not any(part.count for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One message before and after."""
+
+    name: str
+    before: Side
+    after: Side
+
+    @property
+    def most_seconds(self) -> float:
+        return max(self.before.seconds, self.after.seconds)
+
+
+def render_text(before: Sequence[Run], after: Sequence[Run]) -> str:
+    """Return the comparison as a table of a terminal."""
+    lines = align([HEADER, *make_rows(before, after)])
+    explanation = explain_intervals(len(before))
+    return "\n".join([*lines, "", explanation])
+
+
+def render_markdown(before: Sequence[Run], after: Sequence[Run]) -> str:
+    """Return the comparison as a table for a pull request."""
+    lines = [markdown_row(HEADER), "|---|---:|---:|---:|---:|---|"]
+    lines += [markdown_row(row) for row in make_rows(before, after)]
+    explanation = explain_intervals(len(before))
+    return "\n".join([*lines, "", explanation])
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    escaped = [cell.replace("|", "\\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |"
+
+
+def explain_intervals(runs: int) -> str:
+    """Say what the numbers are, and how sure they are."""
+    if runs == 1:
+        return "Medians of the steps of one run each, so there is no interval, and no verdict."
+    return (
+        f"Medians of {runs} interleaved runs each. Times as fast: 95 % interval of the {runs} pairs. ms/step is work, "
+        "summed over processes, but for the step."
+    )
+
+
+def make_rows(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[str, ...]]:
+    """Return a row per message that matters, those with most work first, and the row of the step."""
+    smallest = MIN_SHARE * median(seconds_of(before))
+    rows = []
+    for change in find_changes(before, after):
+        if change.most_seconds >= smallest:
+            rows.append(make_row(change))
+    rows.append(step_row(before, after))
+    return rows
+
+
+def find_changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
+    """Return all messages, those with most work first."""
+    parts_before = [find_parts(run) for run in before]
+    parts_after = [find_parts(run) for run in after]
+    names = set()
+    for parts in [*parts_before, *parts_after]:
+        names.update(parts)
+    changes = []
+    for name in sorted(names):
+        side_before = make_side(name, parts_before)
+        side_after = make_side(name, parts_after)
+        changes.append(Change(name, side_before, side_after))
+    changes.sort(key=lambda change: -change.most_seconds)
+    return changes
+
+
+def make_side(name: str, runs: Sequence[dict[str, Part]]) -> Side:
+    return Side([parts.get(name, NOTHING) for parts in runs])
+
+
+def find_parts(run: Run) -> dict[str, Part]:
+    """Return the messages of a run by "sender -> readers".
+
+    A change of the code moves lines and may change how a message is sent, but seldom who sends it to whom.
+    """
+    groups: dict[str, list[Group]] = {}
+    for group in run.profile.groups:
+        readers = ", ".join(group.readers) or "nobody"
+        groups.setdefault(f"{group.sender}{ARROW}{readers}", []).append(group)
+    steps = run.profile.steps.count
+    return {name: make_part(items, steps) for name, items in groups.items()}
+
+
+def make_part(groups: Sequence[Group], steps: int) -> Part:
+    messages = sum(len(group.messages) for group in groups)
+    size = sum(group.bytes * len(group.messages) for group in groups)
+    seconds = sum(group.seconds() for group in groups)
+    return Part(size / messages, messages / steps, seconds / steps)
+
+
+def make_row(change: Change) -> tuple[str, ...]:
+    """Return the cells of a message."""
+    before = change.before
+    after = change.after
+    size = join(format_bytes(before.bytes), format_bytes(after.bytes))
+    count = join(significant(before.count, 2), significant(after.count, 2))
+    seconds = join_seconds(before.seconds, after.seconds)
+    times, verdict = judge(before, after)
+    return change.name, size, count, seconds, times, verdict
+
+
+def judge(before: Side, after: Side) -> tuple[str, str]:
+    """Return the interval and the verdict about a message, which some runs may not have."""
+    if after.is_in_no_run:
+        return "", "gone"
+    if before.is_in_no_run:
+        return "", "new"
+    if before.is_in_each_run and after.is_in_each_run:
+        return describe_pairs(before.times, after.times)
+    return "", "not in each run"
+
+
+def step_row(before: Sequence[Run], after: Sequence[Run]) -> tuple[str, ...]:
+    """Return the cells of the step."""
+    count = join(describe_count(before), describe_count(after))
+    times_before = seconds_of(before)
+    times_after = seconds_of(after)
+    seconds = join_seconds(median(times_before), median(times_after))
+    times, verdict = describe_pairs(times_before, times_after)
+    return "step", "", count, seconds, times, verdict
+
+
+def describe_count(runs: Sequence[Run]) -> str:
+    steps = median(run.profile.steps.count for run in runs)
+    return f"{steps:.0f} steps"
+
+
+def describe_pairs(before: Sequence[float], after: Sequence[float]) -> tuple[str, str]:
+    """Return the interval and the verdict of paired times."""
+    if min(*before, *after) <= 0:
+        return "", "unknown"
+    ratio = compare_pairs(before, after)
+    return describe_interval(ratio), ratio.verdict
+
+
+def describe_interval(ratio: Ratio) -> str:
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.2f}"
+    return f"{ratio.low:.2f} to {ratio.high:.2f}"
+
+
+def join(before: str, after: str) -> str:
+    """Return "before -> after", or one of them if they are equal."""
+    return before if before == after else f"{before}{ARROW}{after}"
+
+
+def join_seconds(before: float, after: float) -> str:
+    return join(significant(1e3 * before), significant(1e3 * after))

@@ -1,0 +1,164 @@
+"""Write what one message costs with Ray, as a text."""
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from raymeter.report.columns import align
+from raymeter.units import format_bytes, format_milliseconds, significant
+
+PASSES = 5
+MAX_FIELDS = 12  # that are listed
+MANY_BUFFERS = 500
+ALTERNATIVE_TEXTS = {
+    "contiguous arrays": "numpy.ascontiguousarray(array)",
+    "numpy arrays": "tensor.numpy()",
+    "clones of views": "view.clone()",
+    "arrays of numbers": "numpy.asarray(numbers)",
+    "arrays of bytes": "numpy.frombuffer(data, numpy.uint8)",
+    "Arrow tables": "pyarrow.Table.from_pandas(frame), or frame.to_arrow()",
+    "without its own pickling": "its attributes as a dict of arrays",
+    "one array": "one array in place of many",
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What Ray stores for a message, and how long it takes to serialise it."""
+
+    stored_bytes: int
+    inband_bytes: int
+    buffers: int
+    seconds: float
+    is_rays: bool  # serialised with all of Ray's own reducers
+
+    @property
+    def inband_percent(self) -> float:
+        return 100 * self.inband_bytes / max(1, self.stored_bytes)
+
+
+def render(value: Any) -> str:
+    """Return the text about a message: no value in it, only types, sizes and times."""
+    measured = measure(value)
+    fields = module("describe").describe(value)
+    lines = [*describe_whole(value, fields, measured), ""]
+    lines += describe_fields(fields)
+    own = module("describe").find_own_pickling(value)
+    if own:
+        where = f"{own['path']}: " if own["path"] else ""
+        lines += ["", f"{where}{own['class']} pickles itself in {own['method']} ({own['line']})."]
+    lines += ["", *describe_alternatives(value, measured)]
+    if not measured.is_rays:
+        lines += [
+            "",
+            "Measured with cloudpickle alone, without Ray's reducers for Arrow and torch.",
+        ]
+    return "\n".join(lines)
+
+
+def module(name: str) -> Any:
+    """Return a module of raymeter.inside, which imports the user's Ray."""
+    return importlib.import_module(f"raymeter.inside.{name}")
+
+
+def measure(value: Any) -> Measured:
+    """Serialise a message as Ray does."""
+    serialise, is_rays = module("ray_internals").make_serialiser()
+    inband, buffers = module("alternatives").dumps(value)
+    size = len(inband) + sum(buffer.raw().nbytes for buffer in buffers)
+    if serialise is None:
+        seconds = time_calls(lambda: module("alternatives").dumps(value))
+        return Measured(size, len(inband), len(buffers), seconds, False)
+    seconds = time_calls(lambda: serialise(value))
+    stored = serialise(value).total_bytes
+    return Measured(stored, min(len(inband), stored), len(buffers), seconds, is_rays)
+
+
+def time_calls(call: Callable[[], object]) -> float:
+    """Return the median of PASSES calls."""
+    seconds = []
+    for _ in range(PASSES):
+        begin = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - begin)
+    return median(seconds)
+
+
+def describe_whole(value: Any, fields: list[dict], measured: Measured) -> list[str]:
+    """Return the lines about the whole message, which is one row, because parts may share their objects."""
+    held = sum(field["bytes"] for field in fields)
+    name = module("describe").type_name(value)
+    stored = format_bytes(measured.stored_bytes)
+    seconds = format_milliseconds(measured.seconds)
+    inside = format_bytes(measured.inband_bytes)
+    outside = format_bytes(measured.stored_bytes - measured.inband_bytes)
+    share = significant(measured.inband_percent, 2)
+    lines = [
+        f"{name}: Ray stores {stored} of it, and serialises it in {seconds} (median of {PASSES}).",
+        f"  in the pickle   {inside} ({share} %), which each reader copies",
+        f"  outside of it   {outside} in {measured.buffers} buffers, which readers look at",
+    ]
+    if held:
+        factor = significant(measured.stored_bytes / held, 2)
+        lines.append(
+            f"  fields hold        {format_bytes(held)}, so {factor} bytes are stored per byte"
+        )
+    return lines
+
+
+def describe_fields(fields: list[dict]) -> list[str]:
+    """Return a table of the fields, the largest first."""
+    if not fields:
+        return [
+            "No array, tensor, table, text or list of numbers is in it: it is pickled as Python objects."
+        ]
+    rows = [("field", "held", "memory behind it", "type", "")]
+    for field in fields[:MAX_FIELDS]:
+        rows.append(describe_field(field))
+    lines = align(rows)
+    if len(fields) > MAX_FIELDS:
+        lines.append(f"... and {len(fields) - MAX_FIELDS} smaller fields")
+    return lines
+
+
+def describe_field(field: dict) -> tuple[str, ...]:
+    name = field["path"] or "(the message)"
+    if field["count"] > 1:
+        name += f" x {field['count']}"
+    notes = []
+    if field["storage_bytes"] > field["bytes"]:
+        notes.append("a view")
+    if not field["is_contiguous"]:
+        notes.append("not contiguous")
+    if field.get("object_columns"):
+        notes.append(f"{field['object_columns']} columns of Python objects")
+    kind = f"{field['type']} {field['dtype']}" if field["dtype"] != field["type"] else field["type"]
+    behind = format_bytes(field["storage_bytes"])
+    return name, format_bytes(field["bytes"]), behind, kind, ", ".join(notes)
+
+
+def describe_alternatives(value: Any, measured: Measured) -> list[str]:
+    """Return other ways to send a message that fit it, with what they took here, the fastest first."""
+    results = module("alternatives").measure(value, {"bytes": measured.stored_bytes})
+    now = results.pop("as it is", None)
+    known = {name: result for name, result in results.items() if result}
+    if not now or not known:
+        return ["No other way to send it fits."]
+    lines = [f"Sending and reading it now: {describe_times(now)}."]
+    ordered = sorted(known.items(), key=lambda item: item[1]["serialise"] + item[1]["deserialise"])
+    for name, result in ordered:
+        convert = f", after {format_milliseconds(result['convert'])} to convert it"
+        lines.append(f"  {ALTERNATIVE_TEXTS.get(name, name)}: {describe_times(result)}{convert}")
+    return lines
+
+
+def describe_times(result: dict) -> str:
+    send = format_milliseconds(result["serialise"])
+    read = format_milliseconds(result["deserialise"])
+    share = significant(100 * result["inband_bytes"] / max(1, result["bytes"]), 2)
+    return (
+        f"pickle {send}, unpickle {read}, {format_bytes(result['bytes'])} ({share} % in the pickle)"
+    )
