@@ -33,7 +33,9 @@ class Ratio:
         """Return "faster", "slower", "no difference", or "unknown" without an interval."""
         if self.low is None or self.high is None:
             return "unknown"
-        if self.low <= 1 <= self.high or abs(self.value - 1) < NEGLIGIBLE:
+        contains_one = self.low <= 1 <= self.high
+        is_negligible = abs(self.value - 1) < NEGLIGIBLE
+        if contains_one or is_negligible:
             return "no difference"
         return "faster" if self.value > 1 else "slower"
 
@@ -42,7 +44,8 @@ def t_quantile(degrees: int) -> float:
     """Return the 97.5 % quantile; between two rows of the table that of the smaller one, which is wider."""
     if degrees < 1:
         raise ValueError(f"{degrees} degrees of freedom: give two pairs or more")
-    return T_QUANTILES[max(known for known in T_QUANTILES if known <= degrees)]
+    rows = [row for row in T_QUANTILES if row <= degrees]
+    return T_QUANTILES[max(rows)]
 
 
 def compare_pairs(before: Sequence[float], after: Sequence[float]) -> Ratio:

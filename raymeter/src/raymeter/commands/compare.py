@@ -20,7 +20,9 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
     if SEPARATOR not in words:
         return words, None
     position = words.index(SEPARATOR)
-    return words[:position], words[position + 1 :]
+    before = words[:position]
+    after = words[position + 1 :]
+    return before, after
 
 
 def main(arguments: Namespace, after: list[str] | None) -> int:
@@ -52,7 +54,9 @@ def name_of(program: Program) -> str:
 
 def profile_folders(arguments: Namespace, after: list[str] | None) -> list[Path] | None:
     """Return two folders with profiles, if the arguments are that and nothing else."""
-    words = [*arguments.program, *(after or [])]
+    words = list(arguments.program)
+    if after is not None:
+        words += after
     folders = [Path(word) for word in words]
     if len(folders) == 2 and all(has_profile(folder) for folder in folders):
         return folders
@@ -111,8 +115,9 @@ def check_folder(folder: Path, is_module: bool, words: Sequence[str]) -> None:
 
 def without_module_flag(words: list[str]) -> tuple[bool, list[str]]:
     """Return whether the words begin with "-m", and the words after it."""
-    is_module = words[:1] == ["-m"]
-    return is_module, words[1:] if is_module else words
+    if words and words[0] == "-m":
+        return True, words[1:]
+    return False, words
 
 
 def read_setting(text: str) -> tuple[str, str]:

@@ -51,7 +51,9 @@ def holders_at_peak(references: Sequence[Reference]) -> list[Holder]:
         groups[key].append(reference)
     holders = []
     for (pid, kind, line), objects in groups.items():
-        holders.append(Holder(objects[0].time, pid, kind, line, objects))
+        time = objects[0].time
+        holder = Holder(time, pid, kind, line, objects)
+        holders.append(holder)
     holders.sort(key=lambda holder: -holder.bytes)
     return holders
 
@@ -60,7 +62,8 @@ def by_time(references: Sequence[Reference]) -> dict[float, list[Reference]]:
     """Return the references of each sample."""
     samples: dict[float, list[Reference]] = defaultdict(list)
     for reference in references:
-        samples[reference.time].append(reference)
+        sample = samples[reference.time]
+        sample.append(reference)
     return samples
 
 
@@ -73,8 +76,9 @@ def distinct_bytes(references: Sequence[Reference]) -> int:
 def find_kept_views(program: Program) -> list[KeptViews]:
     """Return what each method keeps at the time at which it keeps most."""
     readers = readers_of_objects(program)
+    samples = by_time(program.recording.references)
     most: dict[tuple[str, str], KeptViews] = {}
-    for references in by_time(program.recording.references).values():
+    for references in samples.values():
         for views in kept_at_once(program, readers, references):
             key = views.name, views.line
             known = most.get(key)
@@ -98,7 +102,11 @@ def kept_at_once(
         if reference.time > allowed:
             key = received.by_name, received.line
             kept[key].append(reference)
-    return [KeptViews(name, line, objects) for (name, line), objects in kept.items()]
+    found = []
+    for (name, line), objects in kept.items():
+        views = KeptViews(name, line, objects)
+        found.append(views)
+    return found
 
 
 def readers_of_objects(program: Program) -> dict[tuple[int, str], Received]:

@@ -116,13 +116,15 @@ def add_event(recording: Recording, process: Process, line: dict[str, Any]) -> N
 
 
 def make_export(line: dict[str, Any]) -> Export:
-    captured = [events.make(Captured, item) for item in line.get("captured", [])]
-    return events.make(Export, line | {"captured": captured})
+    export = events.make(Export, line)
+    export.captured = [events.make(Captured, item) for item in export.captured]
+    return export
 
 
 def make_recorder_cost(line: dict[str, Any]) -> RecorderCost:
-    counted = [events.make(CountedLine, item) for item in line["counted"]]
-    return events.make(RecorderCost, line | {"counted": counted})
+    cost = events.make(RecorderCost, line)
+    cost.counted = [events.make(CountedLine, item) for item in cost.counted]
+    return cost
 
 
 def make_sent(line: dict[str, Any]) -> Sent:

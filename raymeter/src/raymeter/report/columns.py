@@ -5,8 +5,11 @@ from collections.abc import Sequence
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return a line per row, in which each column is as wide as its longest cell. All rows have as many cells."""
-    columns = zip(*rows, strict=True)
-    widths = [max(map(len, column)) for column in columns]
+    widths = [0] * len(rows[0])
+    for row in rows:
+        for column, cell in enumerate(row):
+            width = len(cell)
+            widths[column] = max(width, widths[column])
     return [align_row(row, widths) for row in rows]
 
 

@@ -117,7 +117,7 @@ def find_changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
     parts_before = [find_parts(run) for run in before]
     parts_after = [find_parts(run) for run in after]
     names = set()
-    for parts in [*parts_before, *parts_after]:
+    for parts in parts_before + parts_after:
         names.update(parts)
     changes = []
     for name in sorted(names):
@@ -129,7 +129,8 @@ def find_changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
 
 
 def make_side(name: str, runs: Sequence[dict[str, Part]]) -> Side:
-    return Side([parts.get(name, NOTHING) for parts in runs])
+    parts = [run.get(name, NOTHING) for run in runs]
+    return Side(parts)
 
 
 def find_parts(run: Run) -> dict[str, Part]:
@@ -146,18 +147,31 @@ def find_parts(run: Run) -> dict[str, Part]:
 
 
 def make_part(groups: Sequence[Group], steps: int) -> Part:
-    messages = sum(len(group.messages) for group in groups)
-    size = sum(group.bytes * len(group.messages) for group in groups)
-    seconds = sum(group.seconds() for group in groups)
-    return Part(size / messages, messages / steps, seconds / steps)
+    messages = 0
+    size = 0.0
+    seconds = 0.0
+    for group in groups:
+        count = len(group.messages)
+        messages += count
+        size += count * group.bytes
+        seconds += group.seconds()
+    return Part(
+        bytes=size / messages,
+        count=messages / steps,
+        seconds=seconds / steps,
+    )
 
 
 def make_row(change: Change) -> tuple[str, ...]:
     """Return the cells of a message."""
     before = change.before
     after = change.after
-    size = join(format_bytes(before.bytes), format_bytes(after.bytes))
-    count = join(significant(before.count, 2), significant(after.count, 2))
+    bytes_before = format_bytes(before.bytes)
+    bytes_after = format_bytes(after.bytes)
+    count_before = significant(before.count, 2)
+    count_after = significant(after.count, 2)
+    size = join(bytes_before, bytes_after)
+    count = join(count_before, count_after)
     seconds = join_seconds(before.seconds, after.seconds)
     times, verdict = judge(before, after)
     return change.name, size, count, seconds, times, verdict
@@ -209,4 +223,6 @@ def join(before: str, after: str) -> str:
 
 
 def join_seconds(before: float, after: float) -> str:
-    return join(significant(1e3 * before), significant(1e3 * after))
+    milliseconds_before = significant(1e3 * before)
+    milliseconds_after = significant(1e3 * after)
+    return join(milliseconds_before, milliseconds_after)

@@ -88,10 +88,13 @@ def describe_holders(recording: Recording) -> list[str]:
 
 def describe_holder(holder: Holder, role: str) -> str:
     count = len(holder.objects)
-    noun = "object" if count == 1 else "objects"
-    line = relative(holder.line) if holder.line else "line unknown"
+    objects = "1 object" if count == 1 else f"{count} objects"
+    line = "line unknown"
+    if holder.line:
+        line = relative(holder.line)
     size = format_bytes(holder.bytes)
-    return f"  {size:>9}  {count} {noun}, {role} {holder.pid}: {KINDS.get(holder.kind, holder.kind)}, {line}"
+    kind = KINDS.get(holder.kind, holder.kind)
+    return f"  {size:>9}  {objects}, {role} {holder.pid}: {kind}, {line}"
 
 
 def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[str]:

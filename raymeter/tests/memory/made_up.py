@@ -1,0 +1,67 @@
+"""Recordings that no program has made."""
+
+from pathlib import Path
+
+from raymeter.profile.events import Call, Process, Received, Reference, Sent, Store, Task
+from raymeter.profile.program import Program, join
+from raymeter.profile.reader import Recording
+
+MB = 10**6
+DRIVER, WORKER = "host-1", "host-2"
+TASK = "{:048x}"
+OBJECT = TASK + "{:08x}"
+
+
+def recording() -> Recording:
+    """Return a driver with process id 1, and a worker with 2."""
+    made = Recording(Path("made-up"))
+    made.processes = [
+        Process(process=DRIVER, pid=1, role="driver", ray="2.60.0"),
+        Process(process=WORKER, pid=2, role="worker", ray="2.60.0"),
+    ]
+    return made
+
+
+def add_argument(
+    made: Recording, number: int, start: float, end: float, size: int, line: str
+) -> None:
+    """Add a task with a large argument of its own, which is sent at `start` and ends at `end`."""
+    task = TASK.format(number)
+    call = Call("call", DRIVER, number, start, 0.01, messages=[number], line=line, task=task)
+    call.name, call.kind = "work", "task"
+    made.calls.append(call)
+    made.sent.append(Sent(DRIVER, number, number, start=start, seconds=0.01, bytes=size))
+    made.tasks.append(Task(task, "work", "NORMAL_TASK", submitted=start, finished=end))
+
+
+def add_result(made: Recording, number: int, made_at: float, read_at: float, size: int) -> None:
+    """Add the result of a task of the worker, which the driver reads."""
+    task = TASK.format(number)
+    line = "train.py:7"
+    made.calls.append(Call("call", DRIVER, number, made_at - 0.1, 0.001, line=line, task=task))
+    sent = Sent(WORKER, number, by=task, by_name="produce", start=made_at, bytes=size)
+    made.sent.append(sent)
+    received = Received(DRIVER, owner_task=task, object=OBJECT.format(number, 1), start=read_at)
+    received.bytes = size
+    received.line = "train.py:9"
+    made.received.append(received)
+
+
+def add_views(made: Recording, count: int, size: int, read_at: float, ends: float | None) -> None:
+    """Add objects that Replay.add has read in the worker, and samples in which they are still in use."""
+    made.tasks.append(Task(TASK.format(900), "Replay.add", "ACTOR_TASK", finished=ends))
+    for number in range(count):
+        name = OBJECT.format(number, 1)
+        received = Received(WORKER, object=name, by=TASK.format(900), by_name="Replay.add")
+        received.start = read_at
+        received.line = "replay.py:31"
+        made.received.append(received)
+        made.references.append(Reference(read_at + 5.0, 2, name, size, "PINNED_IN_MEMORY"))
+
+
+def with_store(made: Recording, capacity: int, spilled: int = 0, restored: int = 0) -> Program:
+    """Return the program, in whose store so much was spilled."""
+    before = Store(time=0.0, capacity=capacity)
+    after = Store(time=9.0, capacity=capacity, used=capacity, spilled=spilled, restored=restored)
+    made.stores = [before, after]
+    return join(made)

@@ -1,0 +1,127 @@
+"""What raymeter says about memory, for recordings that no program has made."""
+
+import made_up
+from made_up import MB
+
+from raymeter.causes import memory
+from raymeter.memory.growth import find_growth
+from raymeter.memory.lives import find_lives, find_peak
+from raymeter.memory.processes import Sample
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps
+
+STEPS = Steps("the program", [(0.0, 10.0)])
+LOOP = Steps("a loop", [(float(start), start + 1.0) for start in range(20)], line="train.py:5")
+
+
+def find(program: Program, samples: list[Sample] | None = None, steps: Steps = STEPS) -> list:
+    return memory.find_memory(program, steps, samples or [])
+
+
+def backlog(count: int, spilled: int = 0) -> Program:
+    made = made_up.recording()
+    for number in range(count):
+        end = 2.0 + number
+        made_up.add_argument(made, number, 0.01 * number, end, 50 * MB, "train.py:12")
+    return made_up.with_store(made, 600 * MB, spilled)
+
+
+def test_arguments_that_wait_until_the_store_is_full_are_a_backlog() -> None:
+    [finding] = find(backlog(30, spilled=900 * MB))
+    assert (finding.cause, finding.line) == (memory.BACKLOG, "train.py:12")
+    assert finding.title.startswith("30 arguments of 47.7 MiB wait in a store of 572 MiB")
+    assert "858 MiB were spilled" in finding.title
+    assert "Keep at most 6 in flight" in finding.change
+
+
+def test_arguments_that_fill_a_small_part_of_the_store_are_no_backlog() -> None:
+    assert find(backlog(5)) == []
+
+
+def test_a_backlog_is_no_finding_of_a_normal_profile_if_nothing_was_spilled() -> None:
+    assert memory.find(backlog(30), STEPS) == []
+    assert memory.find(backlog(30, spilled=900 * MB), STEPS)[0].cause == memory.BACKLOG
+
+
+def test_spilling_names_the_line_whose_results_fill_the_store() -> None:
+    made = made_up.recording()
+    for number in range(6):
+        made_up.add_result(made, number, 1.0 + number, 9.0, 40 * MB)
+    program = made_up.with_store(made, 200 * MB, spilled=120 * MB, restored=80 * MB)
+    [finding] = memory.find(program, STEPS)
+    assert (finding.cause, finding.line) == (memory.SPILLED, "train.py:7")
+    assert "114 MiB were spilled to disk and 76.3 MiB read back" in finding.title
+    assert "object_store_memory=312000000" in finding.change
+
+
+def test_a_store_with_room_is_no_finding() -> None:
+    assert memory.find(made_up.with_store(made_up.recording(), 200 * MB), STEPS) == []
+
+
+def test_values_in_use_after_their_task_are_kept_views() -> None:
+    made = made_up.recording()
+    made_up.add_views(made, 25, 20 * MB, read_at=1.0, ends=1.1)
+    [finding] = find(made_up.with_store(made, 600 * MB))
+    assert (finding.cause, finding.line) == (memory.VIEWS, "replay.py:31")
+    assert finding.title == "25 objects (477 MiB) stay in the store, because Replay.add keeps views of them"
+
+
+def test_values_in_use_during_their_task_are_not_kept() -> None:
+    made = made_up.recording()
+    made_up.add_views(made, 25, 20 * MB, read_at=1.0, ends=None)
+    assert find(made_up.with_store(made, 600 * MB)) == []
+
+
+def producer(read_at: float) -> Program:
+    made = made_up.recording()
+    for number in range(20):
+        made_up.add_result(made, number, 0.1 * number, max(read_at, 0.1 * number) + 0.1, 20 * MB)
+    return made_up.with_store(made, 600 * MB)
+
+
+def test_results_that_wait_for_their_reader_are_items_ahead() -> None:
+    [finding] = find(producer(read_at=5.0))
+    assert (finding.cause, finding.line) == (memory.AHEAD, "train.py:7")
+    assert "20 items ahead of its reader" in finding.title
+
+
+def test_results_that_are_read_at_once_are_not_ahead() -> None:
+    assert find(producer(read_at=0.0)) == []
+
+
+def grow(per_second: int, pid: int = 1) -> list[Sample]:
+    return [
+        Sample(float(second), pid, "python", 0, 100 * MB + per_second * second)
+        for second in range(20)
+    ]
+
+
+def test_a_driver_that_grows_names_the_line_with_as_many_bytes() -> None:
+    made = made_up.recording()
+    for number in range(20):
+        made_up.add_result(made, number, number + 0.1, number + 0.5, 30 * MB)
+    [finding] = find(made_up.with_store(made, 6_000 * MB), grow(30 * MB), LOOP)
+    assert (finding.cause, finding.line) == (memory.GROWTH, "train.py:9")
+    assert finding.title.startswith("the driver grows by 28.6 MiB per step")
+
+
+def test_a_process_that_is_not_of_the_users_code_may_grow() -> None:
+    program = made_up.with_store(made_up.recording(), 600 * MB)
+    assert find(program, grow(30 * MB, pid=77), LOOP) == []
+
+
+def test_memory_that_goes_up_and_down_does_not_grow() -> None:
+    samples = [
+        Sample(float(second), 1, "python", 0, (second % 2) * 500 * MB) for second in range(20)
+    ]
+    assert find_growth(samples) == []
+    assert find_growth(grow(0)) == []
+
+
+def test_the_peak_has_the_messages_that_were_needed_at_the_same_time() -> None:
+    made = made_up.recording()
+    made_up.add_argument(made, 1, 0.0, 2.0, 10, "a.py:1")
+    made_up.add_argument(made, 2, 1.0, 3.0, 10, "a.py:1")
+    made_up.add_argument(made, 3, 2.5, 4.0, 5, "a.py:1")
+    peak = find_peak(find_lives(made_up.with_store(made, 1)))
+    assert (peak.bytes, peak.time) == (20, 1.0)
