@@ -63,7 +63,10 @@ def test_values_in_use_after_their_task_are_kept_views() -> None:
     made_up.add_views(made, 25, 20 * MB, read_at=1.0, ends=1.1)
     [finding] = find(made_up.with_store(made, 600 * MB))
     assert (finding.cause, finding.line) == (memory.VIEWS, "replay.py:31")
-    assert finding.title == "25 objects (477 MiB) stay in the store, because Replay.add keeps views of them"
+    assert (
+        finding.title
+        == "25 objects (477 MiB) stay in the store, because Replay.add keeps views of them"
+    )
 
 
 def test_values_in_use_during_their_task_are_not_kept() -> None:

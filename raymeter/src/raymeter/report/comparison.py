@@ -166,8 +166,8 @@ def make_row(change: Change) -> tuple[str, ...]:
     """Return the cells of a message."""
     before = change.before
     after = change.after
-    bytes_before = format_bytes(before.bytes)
-    bytes_after = format_bytes(after.bytes)
+    bytes_before = describe_size(before)
+    bytes_after = describe_size(after)
     count_before = significant(before.count, 2)
     count_after = significant(after.count, 2)
     size = join(bytes_before, bytes_after)
@@ -175,6 +175,10 @@ def make_row(change: Change) -> tuple[str, ...]:
     seconds = join_seconds(before.seconds, after.seconds)
     times, verdict = judge(before, after)
     return change.name, size, count, seconds, times, verdict
+
+
+def describe_size(side: Side) -> str:
+    return "-" if side.is_in_no_run else format_bytes(side.bytes)
 
 
 def judge(before: Side, after: Side) -> tuple[str, str]:

@@ -1,0 +1,97 @@
+"""What `raymeter explain` says of one message."""
+
+import pickle
+import re
+from pathlib import Path
+
+import numpy
+import pytest
+
+import raymeter
+from raymeter import command_line
+
+
+def explain(value: object, capsys: pytest.CaptureFixture[str]) -> str:
+    raymeter.explain(value)
+    return capsys.readouterr().out
+
+
+def test_an_array_lies_outside_of_the_pickle(capsys: pytest.CaptureFixture[str]) -> None:
+    text = explain({"obs": numpy.zeros((1_024, 1_024))}, capsys)
+    assert re.search(r"outside of it +8 MiB in 1 buffers", text)
+    assert re.search(r"^obs +8 MiB +8 MiB +numpy.ndarray float64$", text, re.MULTILINE)
+
+
+def test_numbers_in_a_list_have_a_measured_alternative(capsys: pytest.CaptureFixture[str]) -> None:
+    text = explain({"tokens": list(range(300, 30_300))}, capsys)
+    assert "numpy.asarray(numbers): pickle" in text
+
+
+class Batch:
+    """A message that pickles itself."""
+
+    def __init__(self) -> None:
+        self.tokens = numpy.zeros(100_000)
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"tokens": self.tokens.tobytes() * 2}
+
+
+def test_the_whole_message_is_pickled_as_its_class_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = explain(Batch(), capsys)
+    assert re.search(r"in the pickle +1\.5\d MiB \(100 %\)", text)
+    assert f"Batch pickles itself in __getstate__ ({__file__}:" in text
+
+
+def test_shared_parts_are_stored_once(capsys: pytest.CaptureFixture[str]) -> None:
+    array = numpy.zeros(131_072)
+    assert re.search(r"outside of it +1 MiB in 1 buffers", explain([array, array], capsys))
+
+
+def test_a_message_without_known_fields_has_no_number_of_copies(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = explain({1: 2}, capsys)
+    assert "pickled as Python objects" in text
+    assert "per byte" not in text
+
+
+def test_no_value_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "secret" not in explain({"a": "secret-content" * 10_000, "b": 77_123_456}, capsys)
+
+
+def test_a_pickle_is_loaded_only_if_it_is_trusted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "batch.pkl"
+    path.write_bytes(pickle.dumps({"a": numpy.zeros(200_000)}))
+    assert command_line.main(["explain", str(path)]) == 2
+    assert "give --trust" in capsys.readouterr().err
+    assert command_line.main(["explain", str(path), "--trust"]) == 0
+    assert "1.53 MiB" in capsys.readouterr().out
+
+
+def test_arrays_and_tensors_are_read_from_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch = pytest.importorskip("torch")
+    numpy.save(tmp_path / "a.npy", numpy.zeros(200_000))
+    torch.save({"t": torch.zeros(200_000)}, tmp_path / "b.pt")
+    assert command_line.main(["explain", str(tmp_path / "a.npy")]) == 0
+    assert "numpy.ndarray" in capsys.readouterr().out
+    assert command_line.main(["explain", str(tmp_path / "b.pt")]) == 0
+    assert "tensor.numpy(): pickle" in capsys.readouterr().out
+
+
+def test_a_broken_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"nothing")
+    assert command_line.main(["explain", str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_arrow_is_pickled_with_rays_own_reducer(capsys: pytest.CaptureFixture[str]) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"x": numpy.arange(1_000_000)})
+    text = explain(table.slice(0, 1_000), capsys)
+    assert re.search(r"Ray stores \d[\d.]* KiB", text)
