@@ -9,8 +9,8 @@ class Saving:
 
     The event is the one of `process` and `thread` that runs at the time `start`. `part` is what gets shorter:
     "serialise", "write" (the copy into the store), "deserialise", "store" (of a task's result), "call" (the rest of
-    a call of Ray), "execute" (inside of the user's function), or "wait": then the wait ends at once, because the value
-    is not needed there any more.
+    a call of Ray), "execute" (inside of the user's function), "restore" (of an argument from disk), or "wait": then
+    the wait ends at once, because the value is not needed there any more.
     """
 
     process: str

@@ -65,3 +65,20 @@ def with_store(made: Recording, capacity: int, spilled: int = 0, restored: int =
     after = Store(time=9.0, capacity=capacity, used=capacity, spilled=spilled, restored=restored)
     made.stores = [before, after]
     return join(made)
+
+
+def add_step(made: Recording, step: int, wait: float, run: float) -> None:
+    """Add a step of 1 s: the driver submits a task with a reference, which waits, runs, and is got."""
+    task = TASK.format(step)
+    start = float(step)
+    begin = start + 0.01 + wait
+    end = begin + run
+    call = Call("call", DRIVER, 2 * step, start, 0.01, line="train.py:5", task=task)
+    call.references = ["other"]
+    get = Call("get", DRIVER, 2 * step + 1, start + 0.02, line="train.py:6", count=1)
+    get.objects = [OBJECT.format(step, 1)]
+    get.seconds = end + 0.001 - get.start
+    made.calls += [call, get]
+    state = Task(task, "train", "NORMAL_TASK", pid=2, submitted=start, finished=end)
+    state.execute = begin, end
+    made.tasks.append(state)

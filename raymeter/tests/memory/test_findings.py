@@ -1,14 +1,15 @@
 """What raymeter says about memory, for recordings that no program has made."""
 
 import made_up
+import pytest
 from made_up import MB
-
 from raymeter.causes import memory
 from raymeter.memory.growth import find_growth
 from raymeter.memory.lives import find_lives, find_peak
 from raymeter.memory.processes import Sample
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
+from raymeter.simulate.predict import predict
 
 STEPS = Steps("the program", [(0.0, 10.0)])
 LOOP = Steps("a loop", [(float(start), start + 1.0) for start in range(20)], line="train.py:5")
@@ -128,3 +129,29 @@ def test_the_peak_has_the_messages_that_were_needed_at_the_same_time() -> None:
     made_up.add_argument(made, 3, 2.5, 4.0, 5, "a.py:1")
     peak = find_peak(find_lives(made_up.with_store(made, 1)))
     assert (peak.bytes, peak.time) == (20, 1.0)
+
+
+def restored_arguments(restore_seconds: float) -> Program:
+    """Return 10 steps of 1 s, in each of which a task of 0.2 s begins 0.5 s after its argument was ready."""
+    made = made_up.recording()
+    for step in range(10):
+        made_up.add_step(made, step, wait=0.5, run=0.2)
+    program = made_up.with_store(made, 200 * MB, spilled=100 * MB, restored=100 * MB)
+    made.stores[1].restore_seconds = restore_seconds
+    return program
+
+
+def test_the_wait_for_arguments_on_disk_is_what_a_larger_store_saves() -> None:
+    program = restored_arguments(restore_seconds=5.0)
+    steps = Steps("a loop", [(float(n), n + 1.0) for n in range(10)], made_up.DRIVER)
+    findings = memory.find(program, steps)
+    assert findings[0].cause == memory.SPILLED
+    assert findings[0].seconds == pytest.approx(0.5, abs=0.01)
+    [advice] = predict(program, steps, findings)
+    assert advice.prediction.saved_seconds == pytest.approx(0.5, abs=0.05)
+
+
+def test_no_more_is_saved_than_ray_has_restored() -> None:
+    steps = Steps("a loop", [(float(n), n + 1.0) for n in range(10)], made_up.DRIVER)
+    [finding] = memory.find(restored_arguments(restore_seconds=1.0), steps)
+    assert finding.seconds == pytest.approx(0.1)

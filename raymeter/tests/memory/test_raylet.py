@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from concurrent import futures
 
 import pytest
-
 from raymeter.inside import raylet
 
 grpc = pytest.importorskip("grpc")

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from raymeter import command_line
 from raymeter.commands import compare
 from raymeter.commands.repeated_runs import Run
 from raymeter.errors import UserError
 from raymeter.report.comparison import render_markdown, render_text
+
+from raymeter import command_line
 
 
 def programs(words: list[str]) -> list[Any]:

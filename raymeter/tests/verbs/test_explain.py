@@ -18,7 +18,7 @@ def explain(value: object, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_an_array_lies_outside_of_the_pickle(capsys: pytest.CaptureFixture[str]) -> None:
     text = explain({"obs": numpy.zeros((1_024, 1_024))}, capsys)
-    assert re.search(r"outside of it +8 MiB in 1 buffers", text)
+    assert re.search(r"outside of it +8 MiB in 1 buffer", text)
     assert re.search(r"^obs +8 MiB +8 MiB +numpy.ndarray float64$", text, re.MULTILINE)
 
 
@@ -45,7 +45,7 @@ def test_the_whole_message_is_pickled_as_its_class_says(capsys: pytest.CaptureFi
 
 def test_shared_parts_are_stored_once(capsys: pytest.CaptureFixture[str]) -> None:
     array = numpy.zeros(131_072)
-    assert re.search(r"outside of it +1 MiB in 1 buffers", explain([array, array], capsys))
+    assert re.search(r"outside of it +1 MiB in 1 buffer", explain([array, array], capsys))
 
 
 def test_a_message_without_known_fields_has_no_number_of_copies(

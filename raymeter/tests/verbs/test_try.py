@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from raymeter.commands import try_changes
 from raymeter.commands.repeated_runs import Run
 from raymeter.commands.try_changes import KEEP_MEMORY, Setting, Trial, render

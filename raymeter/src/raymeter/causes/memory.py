@@ -5,7 +5,8 @@ and reports such as ray#28051 (a backlog of arguments), ray#9504 (a view keeps i
 """
 
 from raymeter.causes.savings import total
-from raymeter.findings import Finding, Saving
+from raymeter.causes.spilling import save_spilling
+from raymeter.findings import Finding
 from raymeter.memory.growth import Growth, find_growth
 from raymeter.memory.lives import Life, Peak, by_line, find_lives, find_peak
 from raymeter.memory.processes import Sample
@@ -64,7 +65,7 @@ def describe_spilling(
     lines = by_line(peak.lives or lives)
     line = max(lines, key=lambda name: sum(life.bytes for life in lines[name]), default="")
     needed = ROOM * max(peak.bytes, spilling.capacity)
-    savings = save_restores(program, steps, spilling)
+    savings = save_spilling(program, steps, spilling)
     disk_seconds = spilling.spill_seconds + spilling.restore_seconds
     title = (
         f"{format_bytes(spilling.spilled)} were spilled to disk and {format_bytes(spilling.restored)} read back "
@@ -78,13 +79,9 @@ def describe_spilling(
         "references to results.",
         seconds=total(savings) / steps.count,
         savings=savings,
-        price="the store takes this memory only when it is filled",
+        price="the store takes this memory only when it is filled.",
         section="the-object-store-is-too-small",
     )
-
-
-def save_restores(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
-    return []
 
 
 def find_backlog(
@@ -109,7 +106,7 @@ def describe_backlog(
     title = f"{len(peak.lives)} arguments of {format_bytes(size)} wait in a store of {format_bytes(spilling.capacity)}"
     if spilling.spilled >= MIN_SPILLED_BYTES:
         title += f": {format_bytes(spilling.spilled)} were spilled to disk"
-    savings = save_restores(program, steps, spilling)
+    savings = save_spilling(program, steps, spilling)
     return Finding(
         cause=BACKLOG,
         title=title,
@@ -141,7 +138,7 @@ def describe_views(views: KeptViews) -> Finding:
         change="Copy what is kept (array.copy(), tensor.clone()), also if it is a small slice: then the store can drop "
         "the object.",
         seconds=0.0,
-        price="the copy is private memory of the reader",
+        price="the copy is private memory of the reader.",
         section="a-reader-keeps-views",
     )
 

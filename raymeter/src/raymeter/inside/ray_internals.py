@@ -6,6 +6,7 @@ have is listed in the profile as missing, and what it would have recorded is not
 
 import os
 from pkgutil import resolve_name
+from typing import Any
 
 import ray
 
@@ -134,7 +135,7 @@ def authorization() -> list:
     return list(loader.instance().get_token_for_http_header().items())
 
 
-def reference_kind(reference: object) -> str:
+def reference_kind(reference: Any) -> str:
     """Return why an object is kept, from an ObjectRefInfo: the words are those of `ray memory`."""
     if reference.pinned_in_memory:
         return "PINNED_IN_MEMORY"

@@ -80,7 +80,8 @@ def sort_events(recording: Recording) -> None:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file. A process that was killed may leave a part of a line, which is left out."""
-    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    text = path.read_text(encoding="utf-8")
+    complete, _, _ = text.rpartition("\n")
     return [json.loads(line) for line in complete.splitlines()]
 
 

@@ -116,7 +116,7 @@ def find_changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
     """Return all messages, those with most work first."""
     parts_before = [find_parts(run) for run in before]
     parts_after = [find_parts(run) for run in after]
-    names = set()
+    names: set[str] = set()
     for parts in parts_before + parts_after:
         names.update(parts)
     changes = []

@@ -124,5 +124,5 @@ def describe_finding(number: int, finding: Finding) -> list[str]:
     if finding.line:
         lines.insert(1, f"   {relative(finding.line)}")
     if finding.price:
-        lines.append(f"   Price: {finding.price}.")
+        lines.append(f"   Price: {finding.price}")
     return lines

@@ -96,10 +96,11 @@ def describe_whole(value: Any, fields: list[dict], measured: Measured) -> list[s
     inside = format_bytes(measured.inband_bytes)
     outside = format_bytes(measured.stored_bytes - measured.inband_bytes)
     share = significant(measured.inband_percent, 2)
+    buffers = "1 buffer" if measured.buffers == 1 else f"{measured.buffers} buffers"
     lines = [
         f"{name}: Ray stores {stored} of it, and serialises it in {seconds} (median of {PASSES}).",
         f"  in the pickle   {inside} ({share} %), which each reader copies",
-        f"  outside of it   {outside} in {measured.buffers} buffers, which readers look at",
+        f"  outside of it   {outside} in {buffers}, which readers look at",
     ]
     if held:
         factor = significant(measured.stored_bytes / held, 2)
@@ -115,7 +116,7 @@ def describe_fields(fields: list[dict]) -> list[str]:
         return [
             "No array, tensor, table, text or list of numbers is in it: it is pickled as Python objects."
         ]
-    rows = [("field", "held", "memory behind it", "type", "")]
+    rows: list[tuple[str, ...]] = [("field", "held", "memory behind it", "type", "")]
     for field in fields[:MAX_FIELDS]:
         rows.append(describe_field(field))
     lines = align(rows)

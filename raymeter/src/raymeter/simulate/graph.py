@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from raymeter.memory.stores import find_spilling
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
 
@@ -58,6 +59,7 @@ class Graph:
     call_starts: dict[tuple[str, int], int] = field(default_factory=dict)  # by process and number
     call_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     ready: dict[str, int] = field(default_factory=dict)  # object, or task for all of its results
+    argument_waits: list[Edge] = field(default_factory=list)  # of tasks with references
     is_complete: bool = True  # Ray's own events of the tasks are there
 
     def add(self, time: float) -> int:
@@ -88,6 +90,8 @@ def build(program: Program) -> Graph:
     builder.connect_tasks()
     builder.connect_waits()
     builder.set_delays()
+    if find_spilling(program.recording.stores).restored:
+        builder.name_argument_waits()
     return builder.graph
 
 
@@ -261,6 +265,24 @@ class Builder:
             earliest = [points[edge.source].time + edge.seconds for edge in point.edges]
             if earliest:
                 point.delay = max(0.0, point.time - max(earliest))
+
+    def name_argument_waits(self) -> None:
+        """Make work of the delay before a task with references: it may wait until its arguments are read from disk."""
+        for name, points in self.task_points.items():
+            call = self.program.submissions.get(name)
+            point = self.graph.points[points.start]
+            is_explained = any(edge.part for edge in point.edges)
+            if call is None or not call.references or is_explained or not point.delay:
+                continue
+            process = self.processes.get(self.program.tasks[name].pid, "")
+            for edge in point.edges:
+                edge.seconds += point.delay
+                edge.process = process
+                edge.start = point.time - point.delay
+                edge.end = point.time
+                edge.part = "restore"
+            point.delay = 0.0
+            self.graph.argument_waits.append(point.edges[0])
 
 
 def outermost(calls: list[Call]) -> list[Call]:

@@ -21,6 +21,7 @@ PARTS = {  # of savings -> of edges of the graph
     "execute": ("execute",),
     "fetch": ("fetch",),
     "wait": ("deserialise",),
+    "restore": ("restore",),
 }
 
 
