@@ -12,6 +12,7 @@ from raymeter.memory.processes import (
     Sample,
     find_processes,
     peak_bytes,
+    process_name,
     read_samples,
 )
 
@@ -57,3 +58,14 @@ def test_half_a_line_is_left_out(tmp_path: Path) -> None:
     line = '{"time": 1.0, "pid": 1, "name": "a", "pss": 2, "private": 1}\n'
     (tmp_path / FILE).write_text(line + '{"time": 2.0, "pi', encoding="utf-8")
     assert read_samples(tmp_path) == [Sample(1.0, 1, "a", 2, 1)]
+
+
+def test_a_process_has_the_name_of_its_script(tmp_path: Path) -> None:
+    script = tmp_path / "service.py"
+    script.write_text("input()")
+    with subprocess.Popen([sys.executable, "-u", str(script)], stdin=subprocess.PIPE) as process:
+        time.sleep(0.1)
+        name = process_name(process.pid)
+        assert process.stdin is not None
+        process.stdin.close()
+    assert name == "service.py"

@@ -57,5 +57,5 @@ def show_folder(folder: Path, step: str | None) -> None:
     steps = find_steps(program, step)
     samples = read_samples(folder)
     findings = causes.find_memory(program, steps, samples)
-    print("\n".join(report.render(recording, samples, findings)))
+    print("\n".join(report.render(program, samples, findings)))
     print(f"Profile: {folder}")

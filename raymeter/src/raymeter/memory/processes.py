@@ -102,8 +102,12 @@ def process_name(pid: int) -> str:
         words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    first = words[0].decode(errors="replace")
-    return first if first.startswith("ray::") else Path(first).name
+    texts = [word.decode(errors="replace") for word in words]
+    if texts[0].startswith("ray::"):
+        return texts[0]
+    scripts = [text for text in texts[1:] if text.endswith(".py")]
+    program = scripts[0] if scripts else texts[0]
+    return Path(program).name
 
 
 class ProcessSampler:

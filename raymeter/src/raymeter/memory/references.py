@@ -39,15 +39,20 @@ class KeptViews:
         return sum(reference.bytes for reference in self.objects)
 
 
-def holders_at_peak(references: Sequence[Reference]) -> list[Holder]:
+def holders_at_peak(program: Program) -> list[Holder]:
     """Return who keeps the objects at the time at which most bytes are referred to, the most bytes first."""
-    samples = by_time(references)
+    samples = by_time(program.recording.references)
     if not samples:
         return []
+    readers = readers_of_objects(program)
     peak = max(samples.values(), key=distinct_bytes)
     groups: dict[tuple[int, str, str], list[Reference]] = defaultdict(list)
     for reference in peak:
-        key = reference.pid, reference.kind, reference.line
+        line = reference.line
+        received = readers.get((reference.pid, reference.object))
+        if received is not None and not line:
+            line = received.line
+        key = reference.pid, reference.kind, line
         groups[key].append(reference)
     holders = []
     for (pid, kind, line), objects in groups.items():

@@ -1,5 +1,6 @@
 """Write what filled the memory of a program: the store, who kept objects, the processes, and what to change."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -7,6 +8,7 @@ from raymeter.findings import Finding
 from raymeter.memory.processes import Sample, peak_bytes
 from raymeter.memory.references import Holder, holders_at_peak
 from raymeter.memory.stores import find_spilling
+from raymeter.profile.program import Program
 from raymeter.profile.reader import Recording
 from raymeter.report.terminal import relative
 from raymeter.units import format_bytes, format_milliseconds, significant
@@ -24,12 +26,11 @@ KINDS = {
 }
 
 
-def render(
-    recording: Recording, samples: Sequence[Sample], findings: Sequence[Finding]
-) -> list[str]:
+def render(program: Program, samples: Sequence[Sample], findings: Sequence[Finding]) -> list[str]:
     """Return the lines of the output."""
+    recording = program.recording
     lines = [describe_answer(findings), "", describe_store(recording)]
-    lines += ["", *describe_holders(recording)]
+    lines += ["", *describe_holders(program)]
     lines += ["", *describe_processes(recording, samples)]
     if findings:
         lines += ["", "What to change:"]
@@ -39,13 +40,16 @@ def render(
 
 
 def wrap(text: str) -> list[str]:
-    indent = " " * (len(text) - len(text.lstrip()))
-    if len(text) <= WIDTH:
-        return [text]
-    parts = textwrap.wrap(
-        text.strip(), WIDTH - len(indent), break_long_words=False, break_on_hyphens=False
-    )
-    return [indent + part for part in parts]
+    """Return the lines of a text. Later lines of a list are indented as the text of its number."""
+    start = re.match(r" *(\d+\. )?", text)
+    indent = len(start[0]) if start else 0
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
 
 
 def describe_answer(findings: Sequence[Finding]) -> str:
@@ -71,9 +75,10 @@ def describe_store(recording: Recording) -> str:
     )
 
 
-def describe_holders(recording: Recording) -> list[str]:
+def describe_holders(program: Program) -> list[str]:
     """Return who kept objects when most bytes were kept."""
-    holders = holders_at_peak(recording.references)
+    recording = program.recording
+    holders = holders_at_peak(program)
     if not holders:
         return ["Who keeps objects: unknown, or no object of 100 KiB or more was kept."]
     moment = holders[0].time - recording.start

@@ -1,0 +1,68 @@
+"""The text of `raymeter memory`."""
+
+import made_up
+from made_up import MB
+from raymeter.causes.memory import find_memory
+from raymeter.memory.processes import Sample
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps
+from raymeter.report import memory
+
+STEPS = Steps("the program", [(0.0, 10.0)])
+
+
+def render(program: Program, samples: list[Sample] | None = None) -> str:
+    samples = samples or []
+    return "\n".join(memory.render(program, samples, find_memory(program, STEPS, samples)))
+
+
+def kept_views() -> Program:
+    made = made_up.recording()
+    made_up.add_views(made, 25, 20 * MB, read_at=1.0, ends=1.1)
+    return made_up.with_store(made, 600 * MB)
+
+
+def test_the_first_sentence_is_the_answer_with_its_line() -> None:
+    first = " ".join(render(kept_views()).splitlines()[:2])
+    assert first == (
+        "25 objects (477 MiB) stay in the store, because Replay.add keeps views of them (replay.py:31)."
+    )
+
+
+def test_holders_have_the_line_that_has_read_their_objects() -> None:
+    text = render(kept_views())
+    assert "477 MiB  25 objects, worker 2: a value that looks at the store, replay.py:31" in (
+        " ".join(text.split()).replace("477 MiB 25", "477 MiB  25")
+    )
+
+
+def test_lines_have_at_most_80_characters() -> None:
+    samples = [Sample(1.0, 1, "python", 300 * MB, 100 * MB)]
+    assert max(map(len, render(kept_views(), samples).splitlines())) <= 80
+
+
+def test_unknown_things_are_called_unknown() -> None:
+    made = made_up.recording()
+    text = render(made_up.join(made))
+    assert "Memory is not your problem" in text
+    assert "Object store: unknown" in text
+    assert "Who keeps objects: unknown" in text
+    assert "Memory of the processes: unknown" in text
+
+
+def test_spilled_bytes_are_said_with_their_time() -> None:
+    program = made_up.with_store(made_up.recording(), 200 * MB, spilled=100 * MB, restored=50 * MB)
+    assert "95.4 MiB spilled in 0 ms, 47.7 MiB restored in 0 ms" in " ".join(
+        render(program).split()
+    )
+
+
+def test_the_memory_of_all_processes_is_their_sum_at_one_time() -> None:
+    samples = [
+        Sample(1.0, 1, "python", 300 * 2**20, 100 * 2**20),
+        Sample(1.0, 2, "ray::Replay", 200 * 2**20, 50 * 2**20),
+    ]
+    text = render(kept_views(), samples)
+    assert "at most 500 MiB (sum of PSS)" in text
+    assert "100 MiB  driver (1)" in text
+    assert "50 MiB  ray::Replay (2)" in text
