@@ -118,8 +118,20 @@ def test_memory_that_goes_up_and_down_does_not_grow() -> None:
     samples = [
         Sample(float(second), 1, "python", 0, (second % 2) * 500 * MB) for second in range(20)
     ]
-    assert find_growth(samples) == []
-    assert find_growth(grow(0)) == []
+    assert find_growth(samples, 0.0, 20.0) == []
+    assert find_growth(grow(0), 0.0, 20.0) == []
+
+
+def test_a_start_that_takes_memory_before_the_steps_is_no_growth() -> None:
+    start = [Sample(-second, 1, "python", 0, 900 * MB - 40 * MB * second) for second in range(20)]
+    program = made_up.with_store(made_up.recording(), 600 * MB)
+    assert find(program, start + grow(0), LOOP) == []
+
+
+def test_growth_counts_although_the_start_takes_most_of_the_time() -> None:
+    start = [Sample(-float(second), 1, "python", 0, 100 * MB) for second in range(1, 200)]
+    program = made_up.with_store(made_up.recording(), 600 * MB)
+    assert find(program, start + grow(30 * MB), LOOP)[0].cause == memory.GROWTH
 
 
 def test_the_peak_has_the_messages_that_were_needed_at_the_same_time() -> None:

@@ -29,6 +29,7 @@ MIN_OBJECTS = 3  # that are kept, to be called a habit
 MIN_KEPT_SHARE = 0.05  # of the store
 MIN_BACKLOG = 4
 MIN_AHEAD = 8
+START_SHARE = 0.3  # of a program without steps, which is left out: imports, and what is loaded once
 AHEAD_FACTOR = 3  # more results than a step makes
 
 
@@ -181,8 +182,12 @@ def describe_producer(line: str, spilling: Spilling, peak: Peak) -> Finding:
 def find_growing_processes(program: Program, steps: Steps, samples: list[Sample]) -> list[Finding]:
     """Return a finding for each process of the user's code whose private memory grows."""
     recorded = {process.pid: process for process in program.recording.processes}
+    begin = steps.times[0][0]
+    end = steps.times[-1][1]
+    if steps.is_whole_program:
+        begin += START_SHARE * (end - begin)
     findings = []
-    for growth in find_growth(samples):
+    for growth in find_growth(samples, begin, end):
         process = recorded.get(growth.pid)
         if process is not None:
             is_driver = process.role == "driver"

@@ -7,7 +7,6 @@ from statistics import correlation, linear_regression
 
 from raymeter.memory.processes import Sample
 
-START_SHARE = 0.3  # of a program's time, which is left out: imports, and the first step
 MIN_SAMPLES = 6
 MIN_CORRELATION = 0.9  # of memory and time: it grows all the time, and not in one step
 MIN_BYTES = 50 * 10**6  # by which it must have grown
@@ -24,11 +23,12 @@ class Growth:
     last: int
 
 
-def find_growth(samples: Sequence[Sample]) -> list[Growth]:
-    """Return the processes that grow, the fastest first."""
+def find_growth(samples: Sequence[Sample], begin: float, end: float) -> list[Growth]:
+    """Return the processes that grow between two times, the fastest first."""
     by_process: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
-        by_process[sample.pid].append(sample)
+        if begin <= sample.time <= end:
+            by_process[sample.pid].append(sample)
     found = [growth_of(group) for group in by_process.values()]
     growing = [growth for growth in found if growth is not None]
     growing.sort(key=lambda growth: -growth.bytes_per_second)
@@ -37,17 +37,14 @@ def find_growth(samples: Sequence[Sample]) -> list[Growth]:
 
 def growth_of(samples: Sequence[Sample]) -> Growth | None:
     """Return the growth of one process; None if it does not grow, or not all the time."""
-    duration = samples[-1].time - samples[0].time
-    begin = samples[0].time + START_SHARE * duration
-    later = [sample for sample in samples if sample.time >= begin]
-    if len(later) < MIN_SAMPLES:
+    if len(samples) < MIN_SAMPLES:
         return None
-    first = later[0]
-    last = later[-1]
+    first = samples[0]
+    last = samples[-1]
     if last.private - first.private < MIN_BYTES:
         return None
-    times = [sample.time - begin for sample in later]
-    sizes = [float(sample.private) for sample in later]
+    times = [sample.time - first.time for sample in samples]
+    sizes = [float(sample.private) for sample in samples]
     if correlation(times, sizes) < MIN_CORRELATION:
         return None
     slope = linear_regression(times, sizes).slope
