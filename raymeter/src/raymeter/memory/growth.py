@@ -7,8 +7,8 @@ from statistics import correlation, linear_regression
 
 from raymeter.memory.processes import Sample
 
-MIN_SAMPLES = 6
-MIN_CORRELATION = 0.9  # of memory and time: it grows all the time, and not in one step
+MIN_SAMPLES = 4
+MIN_CORRELATION = 0.95  # of memory and time: it grows all the time, and not in one step
 MIN_BYTES = 50 * 10**6  # by which it must have grown
 
 
