@@ -10,7 +10,7 @@ grpc = pytest.importorskip("grpc")
 PATH = "/ray.rpc.NodeManagerService/GetNodeStats"
 
 
-class Echo(grpc.GenericRpcHandler):
+class Echo(grpc.GenericRpcHandler):  # type: ignore[name-defined, misc]
     """Answer with what was asked, behind the token of the caller. Long answers are asked for with a number."""
 
     def service(self, details):

@@ -32,7 +32,7 @@ def store(**numbers: float) -> SimpleNamespace:
     return SimpleNamespace(**(dict.fromkeys(names.split(), 0) | numbers))
 
 
-def reference(size: int, site: str = "", **counts: object) -> SimpleNamespace:
+def reference(size: int, site: str = "", **counts: Any) -> SimpleNamespace:
     kinds = {"pinned_in_memory": False, "submitted_task_ref_count": 0, "local_ref_count": 0}
     return SimpleNamespace(
         object_id=b"\x01", object_size=size, call_site=site, contained_in_owned=[], **kinds | counts
@@ -134,7 +134,7 @@ def test_small_objects_and_those_of_other_jobs_are_left_out(raylet: list[Any]) -
         ({}, "UNKNOWN"),
     ],
 )
-def test_kinds_are_those_of_ray_memory(counts: dict[str, object], kind: str) -> None:
+def test_kinds_are_those_of_ray_memory(counts: dict[str, Any], kind: str) -> None:
     assert ray_internals.reference_kind(reference(1, **counts)) == kind
 
 

@@ -82,14 +82,15 @@ def find_kept_views(program: Program) -> list[KeptViews]:
     """Return what each method keeps at the time at which it keeps most."""
     readers = readers_of_objects(program)
     samples = by_time(program.recording.references)
-    most: dict[tuple[str, str], KeptViews] = {}
+    found: list[KeptViews] = []
     for references in samples.values():
-        for views in kept_at_once(program, readers, references):
-            key = views.name, views.line
-            known = most.get(key)
-            if known is None or views.bytes > known.bytes:
-                most[key] = views
-    return sorted(most.values(), key=lambda views: -views.bytes)
+        found += kept_at_once(program, readers, references)
+    found.sort(key=lambda views: views.bytes)
+    most: dict[tuple[str, str], KeptViews] = {}
+    for views in found:
+        key = views.name, views.line
+        most[key] = views  # the last one has most bytes
+    return list(reversed(most.values()))
 
 
 def kept_at_once(

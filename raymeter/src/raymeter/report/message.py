@@ -143,17 +143,26 @@ def describe_field(field: dict) -> tuple[str, ...]:
 
 def describe_alternatives(value: Any, measured: Measured) -> list[str]:
     """Return other ways to send a message that fit it, with what they took here, the fastest first."""
-    results = module("alternatives").measure(value, {"bytes": measured.stored_bytes})
+    event = {"bytes": measured.stored_bytes}
+    results = module("alternatives").measure(value, event)
     now = results.pop("as it is", None)
     known = {name: result for name, result in results.items() if result}
     if not now or not known:
         return ["No other way to send it fits."]
     lines = [f"Sending and reading it now: {describe_times(now)}."]
-    ordered = sorted(known.items(), key=lambda item: item[1]["serialise"] + item[1]["deserialise"])
-    for name, result in ordered:
-        convert = f", after {format_milliseconds(result['convert'])} to convert it"
-        lines.append(f"  {ALTERNATIVE_TEXTS.get(name, name)}: {describe_times(result)}{convert}")
+    for name in sorted(known, key=lambda name: total_seconds(known[name])):
+        result = known[name]
+        change = ALTERNATIVE_TEXTS.get(name, name)
+        convert = format_milliseconds(result["convert"])
+        times = describe_times(result)
+        lines.append(f"  {change}: {times}, after {convert} to convert it")
     return lines
+
+
+def total_seconds(result: dict) -> float:
+    """Return what sending and reading a message once takes, without the conversion."""
+    seconds: float = result["serialise"] + result["deserialise"]
+    return seconds
 
 
 def describe_times(result: dict) -> str:
