@@ -3,7 +3,9 @@
 import made_up
 from made_up import MB
 from raymeter.causes.memory import find_memory
+from raymeter.memory.places import ObjectLines
 from raymeter.memory.processes import Sample
+from raymeter.profile.events import Call, Reference
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.report import memory
@@ -66,3 +68,20 @@ def test_the_memory_of_all_processes_is_their_sum_at_one_time() -> None:
     assert "at most 500 MiB (sum of PSS)" in text
     assert "100 MiB  driver (1)" in text
     assert "50 MiB  ray::Replay (2)" in text
+
+
+def test_the_line_of_an_object_is_known_by_its_reader_its_put_its_task_or_its_size() -> None:
+    made = made_up.recording()
+    made_up.add_views(made, 1, 20 * MB, read_at=1.0, ends=1.1)
+    made_up.add_argument(made, 5, 0.0, 2.0, 77, "train.py:12")
+    made.calls.append(Call("put", made_up.DRIVER, 6, line="train.py:3", object="put"))
+    lines = ObjectLines(made_up.join(made))
+    viewed = made.references[0]
+    result = made_up.OBJECT.format(5, 1)
+    assert lines.line_of(viewed) == "replay.py:31"
+    assert lines.line_of(Reference(object="put")) == "train.py:3"
+    assert lines.line_of(Reference(object=result)) == "train.py:12"
+    assert lines.line_of(Reference(pid=1, object="other", bytes=100)) == "train.py:12"
+    assert lines.line_of(Reference(pid=1, object="other", bytes=76)) == ""
+    assert lines.line_of(Reference(pid=1, object="other", bytes=10_000)) == ""
+    assert lines.line_of(Reference(object="put", line="ray.py:1")) == "ray.py:1"

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from raymeter.memory.places import PINNED, ObjectLines, readers_of_objects
 from raymeter.profile.events import Received, Reference
 from raymeter.profile.program import Program
 
-PINNED = "PINNED_IN_MEMORY"
 KEPT_SECONDS = 1.0  # after a task has ended, or the driver has read it: then, its value is kept
 
 
@@ -44,14 +44,11 @@ def holders_at_peak(program: Program) -> list[Holder]:
     samples = by_time(program.recording.references)
     if not samples:
         return []
-    readers = readers_of_objects(program)
+    lines = ObjectLines(program)
     peak = max(samples.values(), key=distinct_bytes)
     groups: dict[tuple[int, str, str], list[Reference]] = defaultdict(list)
     for reference in peak:
-        line = reference.line
-        received = readers.get((reference.pid, reference.object))
-        if received is not None and not line:
-            line = received.line
+        line = lines.line_of(reference)
         key = reference.pid, reference.kind, line
         groups[key].append(reference)
     holders = []
@@ -90,7 +87,7 @@ def find_kept_views(program: Program) -> list[KeptViews]:
     for views in found:
         key = views.name, views.line
         most[key] = views  # the last one has most bytes
-    return list(reversed(most.values()))
+    return sorted(most.values(), key=lambda views: -views.bytes)
 
 
 def kept_at_once(
@@ -113,15 +110,6 @@ def kept_at_once(
         views = KeptViews(name, line, objects)
         found.append(views)
     return found
-
-
-def readers_of_objects(program: Program) -> dict[tuple[int, str], Received]:
-    """Return who has read an object last, by the process id and the object."""
-    pids = {process.process: process.pid for process in program.recording.processes}
-    return {
-        (pids[received.process], received.object): received
-        for received in program.recording.received
-    }
 
 
 def done_with(program: Program, received: Received) -> float:

@@ -1,0 +1,68 @@
+"""Find the line that keeps an object, also where Ray does not know it."""
+
+from collections import defaultdict
+
+from raymeter.memory.lives import line_of
+from raymeter.profile.events import Received, Reference
+from raymeter.profile.program import TASK_DIGITS, Program
+
+PINNED = "PINNED_IN_MEMORY"
+METADATA_BYTES = 1_000  # that Ray adds to a message in the store
+
+
+class ObjectLines:
+    """The lines that have read, put, submitted or sent the objects of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.readers = readers_of_objects(program)
+        self.puts: dict[str, str] = {}
+        self.arguments: dict[str, dict[int, str]] = defaultdict(dict)  # of a process, by bytes
+        self.names = {process.pid: process.process for process in program.recording.processes}
+        for message in program.messages:
+            line = line_of(program, message)
+            if message.how == "argument":
+                sizes = self.arguments[message.sent.process]
+                sizes[message.sent.bytes] = line
+        for call in program.recording.calls:
+            if call.event == "put":
+                self.puts[call.object] = call.line
+
+    def line_of(self, reference: Reference) -> str:
+        """Return "file:line"; "" if neither Ray nor the recorder knows it.
+
+        Values that look at an object are kept by their reader. An argument by value has no id that was recorded, so
+        its sender and size tell which line has sent it.
+        """
+        received = self.readers.get((reference.pid, reference.object))
+        if received is not None and reference.kind == PINNED:
+            return received.line
+        task = reference.object[:TASK_DIGITS]
+        submission = self.program.submissions.get(task)
+        known = [
+            reference.line,
+            self.puts.get(reference.object, ""),
+            submission.line if submission else "",
+            self.argument_line(reference),
+        ]
+        return next(filter(None, known), "")
+
+    def argument_line(self, reference: Reference) -> str:
+        """Return the line of an argument of about this size from this process; "" without one."""
+        process = self.names.get(reference.pid, "")
+        sizes = self.arguments.get(process, {})
+        alike = [size for size in sizes if 0 <= reference.bytes - size <= METADATA_BYTES]
+        if not alike:
+            return ""
+        nearest = max(alike)
+        return sizes[nearest]
+
+
+def readers_of_objects(program: Program) -> dict[tuple[int, str], Received]:
+    """Return who has read an object last, by the process id and the object."""
+    pids = {process.process: process.pid for process in program.recording.processes}
+    readers = {}
+    for received in program.recording.received:
+        key = pids[received.process], received.object
+        readers[key] = received
+    return readers
