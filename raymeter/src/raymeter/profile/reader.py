@@ -51,8 +51,11 @@ class Recording:
     @property
     def end(self) -> float:
         """Return the time of the last line of any process."""
-        ends = [process.recorder.time for process in self.processes if process.recorder]
-        return max([self.start, *ends])
+        end = self.start
+        for process in self.processes:
+            if process.recorder:
+                end = max(end, process.recorder.time)
+        return end
 
 
 def read_recording(folder: Path) -> Recording:
@@ -90,7 +93,8 @@ def add_process(recording: Recording, lines: list[dict[str, Any]]) -> None:
     process = events.make(Process, lines[0])
     recording.processes.append(process)
     for line in lines[1:]:
-        add_event(recording, process, line | {"process": process.process})
+        line["process"] = process.process
+        add_event(recording, process, line)
 
 
 def add_event(recording: Recording, process: Process, line: dict[str, Any]) -> None:
