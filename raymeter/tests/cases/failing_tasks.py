@@ -1,0 +1,44 @@
+"""The driver passes each batch on, every fifth task raises, and the program goes on and ends with exit code 3.
+
+Source: https://docs.ray.io/en/latest/ray-core/patterns/unnecessary-ray-get.html
+Cause: through a process that only passes it on
+"""
+
+import sys
+
+import numpy as np
+import ray
+from measured import FIXED, measured_steps
+
+
+@ray.remote
+class Rollout:
+    def generate(self, step):
+        return {"observations": np.full((2048, 8192), step, np.float32)}  # 64 MiB
+
+
+@ray.remote
+class Trainer:
+    def train(self, batch, step):
+        if step % 5 == 4:
+            raise ValueError("a bad batch")
+        return float(batch["observations"][0].sum())
+
+
+def main():
+    ray.init(num_cpus=4, object_store_memory=2 * 10**9)
+    rollout = Rollout.remote()
+    trainer = Trainer.remote()
+    for step in measured_steps(20):
+        batch = rollout.generate.remote(step)
+        if not FIXED:
+            batch = ray.get(batch)  # CAUSE
+        try:
+            ray.get(trainer.train.remote(batch, step))  # CAUSE
+        except ValueError:
+            continue
+    sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()
