@@ -13,6 +13,7 @@
 # make faults               faults and hostile uses, and what runs say, keep and leave behind
 # make publish              regenerate img/ and the tables of README.md and docs/ from the records in results/
 # make profile-examples     profile programs of others, try the advice, and measure the cost (an hour; docs/profile.md)
+# make cases              programs with known causes before and after their fix and under raymeter (20 minutes); FLAGS="--only NAMES"
 # make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
 # make profile-versions     profile a known program with three versions of Ray
 # make clean                remove the virtual environment, and the records and profiles of runs
@@ -25,7 +26,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick campaign published gpu test test-all unit lint peers faults publish profile-examples profile-versions put-gigabytes clean
+.PHONY: demo agreement run quick campaign published gpu test test-all unit lint peers faults publish profile-examples profile-versions put-gigabytes cases clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -102,6 +103,9 @@ profile-versions: .venv/installed
 		aiosignal frozenlist || exit 1; done
 	$(PY) -m examples.profiled.measure versions $(RAYS:%=.venv-profiled/ray-%)
 	$(PY) -m examples.profiled.measure page
+
+cases: .venv/installed
+	$(PY) raymeter/tests/scoreboard.py $(FLAGS)
 
 PUT_RAYS := 2.44.1 2.53.0 2.54.0 2.56.0 2.58.0 2.60.0
 PUTS := results/evidence/put-gigabytes.jsonl

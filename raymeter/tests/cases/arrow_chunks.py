@@ -1,6 +1,6 @@
 """A table of 2,000 chunks is sent in each step: the time goes with the number of chunks, not with 8 MiB of bytes.
 
-Source: ray#34352, ray#62579
+Source: ray-project/ray#34352, ray-project/ray#62579
 Cause: many small arrays
 """
 

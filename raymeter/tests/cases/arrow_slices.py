@@ -1,6 +1,6 @@
 """Eight readers get a slice of a record batch each, and each slice brings the buffers of the whole batch.
 
-Source: ray#62295, ray#34352
+Source: ray-project/ray#62295, ray-project/ray#34352
 Cause: views bring their whole storage
 Harmful: the same content is sent again
 """

@@ -1,6 +1,6 @@
 """An async server scores eight batches of tensors at once, and unpickles each of them in its event loop.
 
-Source: ray#12317, ray#26229
+Source: ray-project/ray#12317, ray-project/ray#26229
 Cause: tensors in the pickle
 """
 

@@ -1,6 +1,6 @@
 """Twenty tasks are submitted at once, each with an argument of 40 MiB: all wait in a store of 300 MB, which spills.
 
-Source: ray#28051
+Source: ray-project/ray#28051
 Cause: a backlog of large arguments
 Or: the object store spills
 """

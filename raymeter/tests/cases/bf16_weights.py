@@ -1,6 +1,6 @@
 """A trainer sends bf16 weights to two rollout actors in each step: they are copied into the pickle, and out of it.
 
-Source: ray#56740
+Source: ray-project/ray#56740
 Cause: tensors in the pickle
 """
 

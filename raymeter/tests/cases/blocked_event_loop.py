@@ -1,6 +1,6 @@
 """A method of an async actor blocks its event loop, so ten requests are answered one after the other.
 
-Source: ray#40328, ray#7197
+Source: ray-project/ray#40328, ray-project/ray#7197
 Cause: an async method blocks its event loop
 """
 

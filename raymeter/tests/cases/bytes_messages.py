@@ -1,6 +1,6 @@
 """Two readers get images as bytes, which each of them copies; an array would be read in the object store.
 
-Source: ray#20801
+Source: ray-project/ray#20801
 Cause: bytes in the pickle
 """
 

@@ -1,6 +1,6 @@
 """Each trial creates six evaluators with the same model, which each constructor call stores again.
 
-Source: ray#61379, ray#61996
+Source: ray-project/ray#61379, ray-project/ray#61996
 Cause: the same content is sent again
 """
 

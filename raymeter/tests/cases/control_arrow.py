@@ -1,7 +1,7 @@
 """Arrow tables go by reference from a reader to tasks that aggregate them: they are already read without a copy.
 
 Source: https://docs.ray.io/en/latest/ray-core/objects/serialization.html
-Silent: yes
+Cause: none
 """
 
 import numpy as np

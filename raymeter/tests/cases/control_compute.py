@@ -1,7 +1,7 @@
 """Two workers multiply matrices, and their messages have one MiB: the computation is nearly all of a step.
 
-Source: common knowledge
-Silent: yes
+Source: https://docs.ray.io/en/latest/ray-core/patterns/too-fine-grained-tasks.html
+Cause: none
 """
 
 import numpy as np

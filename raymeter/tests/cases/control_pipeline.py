@@ -1,7 +1,7 @@
 """Results of 32 MiB go from the sampler to the learner by reference, while the next ones are made.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/pipelining.html
-Silent: yes
+Cause: none
 """
 
 import time

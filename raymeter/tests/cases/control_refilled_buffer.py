@@ -1,7 +1,7 @@
 """One buffer is filled with another shard for each worker: the array is the same object, its contents are not.
 
-Source: common knowledge
-Silent: yes
+Source: https://docs.ray.io/en/latest/ray-core/patterns/pass-large-arg-by-value.html
+Cause: none
 Harmful: the same content is sent again
 """
 

@@ -1,7 +1,7 @@
 """Each worker gets its own shard, and all messages hold one small common mask: there is nothing to store once.
 
-Source: common knowledge
-Silent: yes
+Source: https://docs.ray.io/en/latest/ray-core/patterns/pass-large-arg-by-value.html
+Cause: none
 Harmful: the same content is sent again
 """
 

@@ -1,7 +1,7 @@
 """Four workers wait for their environments at the same time, and answer with a few hundred bytes.
 
-Source: common knowledge
-Silent: yes
+Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-loop.html
+Cause: none
 """
 
 import time

@@ -1,6 +1,6 @@
 """A rollout returns 50,000 instances of a dataclass, which are pickled one by one.
 
-Source: ray#907
+Source: ray-project/ray#907
 Cause: Python objects in the pickle
 """
 

@@ -1,6 +1,6 @@
 """The driver gets a batch, splits it into shards, and sends one to each trainer, as the controller of verl does.
 
-Source: SkyRL#982
+Source: NovaSky-AI/SkyRL#982
 Cause: through a process that only passes it on
 Harmful: the same content is sent again
 """

@@ -1,6 +1,6 @@
 """A model streams its tokens one by one: each item of a generator is an object and a message of its own.
 
-Source: ray#59681, ray#52745
+Source: ray-project/ray#59681, ray-project/ray#52745
 Cause: many small items of a generator
 Or: many small calls
 """

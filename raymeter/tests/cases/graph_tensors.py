@@ -1,6 +1,6 @@
 """A compiled graph sends large tensors through its channels in shared memory, which pickle them.
 
-Source: ray#45323
+Source: ray-project/ray#45323
 Cause: tensors in the pickle
 """
 

@@ -1,6 +1,6 @@
 """A replay actor keeps ten rows of each batch, and with these views the whole batches stay in the object store.
 
-Source: ray#9504, ray#8227
+Source: ray-project/ray#9504, ray-project/ray#8227
 Cause: kept views hold whole objects
 Or: the object store spills
 """

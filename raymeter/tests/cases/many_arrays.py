@@ -1,6 +1,6 @@
 """Samplers return a list of 5,000 small arrays, one per trajectory: the time goes with their number.
 
-Source: ray#755, trl#6386
+Source: ray-project/ray#755, huggingface/trl#6386
 Cause: many small arrays
 """
 

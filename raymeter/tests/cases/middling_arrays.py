@@ -1,6 +1,6 @@
 """Two hundred arrays of 128 KiB go to a storage actor in two hundred calls, which cost more than their bytes.
 
-Source: ray-ascend#55, torchstore#113
+Source: Ascend/ray-ascend#55, meta-pytorch/torchstore#113
 Cause: many small calls
 """
 

@@ -1,6 +1,6 @@
 """Four evaluators get a list of references to shards of tensors, and each of them unpickles all shards.
 
-Source: ray#30615, https://docs.ray.io/en/latest/ray-core/patterns/nested-ray-get.html
+Source: ray-project/ray#30615, https://docs.ray.io/en/latest/ray-core/patterns/nested-ray-get.html
 Cause: tensors in the pickle
 """
 

@@ -1,6 +1,6 @@
 """A batch class writes its tensors into bytes with torch.save when it is pickled, so no setting of Ray helps it.
 
-Source: verl#3425, verl-omni#259
+Source: verl-project/verl#3425, verl-project/verl-omni#259
 Cause: the class pickles itself
 Harmful: tensors in the pickle
 """

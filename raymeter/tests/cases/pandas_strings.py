@@ -1,6 +1,6 @@
 """A loader returns a data frame whose columns hold Python strings, which are pickled one by one.
 
-Source: ray#907, ray#31108
+Source: ray-project/ray#907, ray-project/ray#31108
 Cause: a data frame in the pickle
 Or: Python objects in the pickle
 Needs: pandas

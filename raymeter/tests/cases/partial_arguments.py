@@ -1,6 +1,6 @@
 """ActorPool.map calls a partial that holds a tokenizer, so the whole vocabulary is pickled for each text.
 
-Source: ray#907, ray#755
+Source: ray-project/ray#907, ray-project/ray#755
 Cause: the same content is sent again
 Or: Python objects in the pickle
 """

@@ -1,6 +1,6 @@
 """A task returns a polars frame, which is copied into the pickle; as an Arrow table it stays in its buffers.
 
-Source: ray#36068, polars#22396
+Source: ray-project/ray#36068, pola-rs/polars#22396
 Cause: a data frame in the pickle
 Needs: polars
 """

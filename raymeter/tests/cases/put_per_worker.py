@@ -1,6 +1,6 @@
 """ray.put stands inside of the loop over the workers, so the same batch is stored once for each of them.
 
-Source: verl#1862
+Source: verl-project/verl#1862
 Cause: the same content is sent again
 """
 

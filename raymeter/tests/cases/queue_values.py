@@ -1,6 +1,6 @@
 """A producer and a consumer exchange batches of 50 MiB as values of ray.util.queue, so they pass through its actor.
 
-Source: ray#11162
+Source: ray-project/ray#11162
 Cause: through a process that only passes it on
 """
 

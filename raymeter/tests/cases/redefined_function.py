@@ -2,7 +2,6 @@
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/redefine-task-actor-loop.html
 Cause: a function is defined again and again
-Harmful: a function brings data with it
 """
 
 import ray

@@ -1,6 +1,6 @@
 """Each of 40 requests holds a list of 500 references, which Ray registers with their owner one by one.
 
-Source: ray#17803, ray#21430
+Source: ray-project/ray#17803, ray-project/ray#21430
 Cause: many references in one message
 """
 

@@ -1,6 +1,6 @@
 """A replay buffer of references does not fit into the object store: Ray spills batches to disk, and restores them.
 
-Source: ray#22485, https://docs.ray.io/en/latest/ray-core/objects/object-spilling.html
+Source: ray-project/ray#22485, https://docs.ray.io/en/latest/ray-core/objects/object-spilling.html
 Cause: the object store spills
 """
 

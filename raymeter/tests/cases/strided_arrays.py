@@ -1,6 +1,6 @@
 """A camera sends flipped images: a strided array does not leave the pickle, so it is copied three times.
 
-Source: ray#19547, ray#50731
+Source: ray-project/ray#19547, ray-project/ray#50731
 Cause: arrays that are not contiguous
 """
 

@@ -1,6 +1,6 @@
 """A batch that requires a gradient is cut into eight micro-batches, each of which brings the whole storage.
 
-Source: ray#12317
+Source: ray-project/ray#12317
 Cause: views bring their whole storage
 Or: tensors in the pickle
 Harmful: the same content is sent again

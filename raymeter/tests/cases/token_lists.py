@@ -1,6 +1,6 @@
 """Rollouts return dicts whose tokens and log-probabilities are lists of Python numbers, as agents do.
 
-Source: slime#2006
+Source: THUDM/slime#2006
 Cause: lists of numbers
 """
 

@@ -1,6 +1,6 @@
 """A table of 2,000 columns is the argument of each call: the time goes with the columns, not with 15 MiB of bytes.
 
-Source: ray#63477, ray#63525
+Source: ray-project/ray#63477, ray-project/ray#63525
 Cause: many small arrays
 """
 
