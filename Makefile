@@ -13,7 +13,7 @@
 # make faults               faults and hostile uses, and what runs say, keep and leave behind
 # make publish              regenerate img/ and the tables of README.md and docs/ from the records in results/
 # make profile-examples     profile programs of others, try the advice, and measure the cost (an hour; docs/profile.md)
-# make cases              programs with known causes before and after their fix and under raymeter (20 minutes); FLAGS="--only NAMES"
+# make cases               programs with known causes before and after their fix and under raymeter (20 minutes); FLAGS="--only NAMES"
 # make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
 # make profile-versions     profile a known program with three versions of Ray
 # make clean                remove the virtual environment, and the records and profiles of runs

@@ -29,6 +29,7 @@ SOURCE = TESTS.parent / "src"
 MAX_FACTOR = 1.5  # of the predicted and the true saving
 MAX_SECONDS = 240  # of one run
 NO_CAUSE = "none"
+HELPER = "measured"  # a module beside the cases, which all of them use
 UNITS = {"µs": 1e-3, "ms": 1.0, "s": 1e3}  # in milliseconds
 
 STEP = re.compile(r"STEP_MS ([\d.]+) MEAN_MS [\d.]+ STEPS \d+")
@@ -142,11 +143,13 @@ class Score:
 
 def read_keys(only: Sequence[str] = ()) -> list[Key]:
     """Return the keys of all cases, or of those with these names; raise SystemExit for an unknown name."""
-    paths = {path.stem: path for path in sorted(CASES.glob("*.py")) if path.stem != "measured"}
-    unknown = [name for name in only if name not in paths]
-    if unknown:
-        raise SystemExit(f"--only {unknown[0]}: no such case. There are {', '.join(paths)}")
-    return [read_key(path) for name, path in paths.items() if name in only or not only]
+    names = sorted(path.stem for path in CASES.glob("*.py"))
+    names.remove(HELPER)
+    for name in only:
+        if name not in names:
+            raise SystemExit(f"--only {name}: no such case. There are {', '.join(names)}")
+    chosen = only or names
+    return [read_key(CASES / f"{name}.py") for name in chosen]
 
 
 def read_key(path: Path) -> Key:
@@ -154,7 +157,10 @@ def read_key(path: Path) -> Key:
     text = path.read_text()
     docstring = ast.get_docstring(ast.parse(text)) or ""
     summary, _, rest = docstring.partition("\n\n")
-    fields = dict(line.split(": ", 1) for line in rest.splitlines() if ": " in line)
+    fields = {}
+    for line in rest.splitlines():
+        name, _, value = line.partition(": ")
+        fields[name] = value
     causes = split_names(fields.get("Cause", "")) + split_names(fields.get("Or", ""))
     lines = text.splitlines()
     return Key(
@@ -250,11 +256,16 @@ def run_case(key: Key, runs: int, texts: Path | None = None) -> Score:
         profiled.append(run_program(["-m", "raymeter", program], is_fixed=False))
     if texts is not None:
         texts.mkdir(parents=True, exist_ok=True)
-        for name, run in (("before", before[-1]), ("profiled", profiled[-1])):
-            (texts / f"{key.name}-{name}.txt").write_text(run.text)
-        if fixed:
-            (texts / f"{key.name}-fixed.txt").write_text(fixed[-1].text)
+        write_texts(texts / f"{key.name}-before.txt", before)
+        write_texts(texts / f"{key.name}-fixed.txt", fixed)
+        write_texts(texts / f"{key.name}-profiled.txt", profiled)
     return judge(key, before, fixed or before, profiled)
+
+
+def write_texts(path: Path, runs: Sequence[Run]) -> None:
+    """Write what the runs have printed."""
+    texts = [run.text for run in runs]
+    path.write_text("\n".join(texts))
 
 
 def judge(key: Key, before: Sequence[Run], fixed: Sequence[Run], profiled: Sequence[Run]) -> Score:
@@ -312,20 +323,23 @@ HEADER = (
 
 def describe_score(score: Score) -> str:
     """Return the line of a case in the table. Times are milliseconds per step."""
+    times = [score.before_ms, score.fixed_ms, score.saved_ms]
+    cells = [f"{time:8.1f}" for time in times]
     predicted = "-" if score.predicted_ms is None else f"{score.predicted_ms:.1f}"
+    cells.append(f"{predicted:>9} ")
     if score.is_control:
-        marks = [mark(score.is_silent), "", ""]
+        cells.append(f"{mark(score.is_silent):5} {'':4} {'':6}")
     else:
-        marks = [mark(score.is_cause_first), mark(score.is_line_right), mark(score.is_saving_right)]
-    text = (
-        f"{score.name:24} {score.before_ms:8.1f} {score.fixed_ms:8.1f} {score.saved_ms:8.1f} {predicted:>9}  "
-        f"{marks[0]:5} {marks[1]:4} {marks[2]:6} {mark(score.is_exit_code_equal):4} {score.cost:+6.0%}  {score.said}"
-    )
+        cells.append(f"{mark(score.is_cause_first):5}")
+        cells.append(f"{mark(score.is_line_right):4}")
+        cells.append(f"{mark(score.is_saving_right):6}")
+    cells.append(f"{mark(score.is_exit_code_equal):4}")
+    cells.append(f"{score.cost:+6.0%} ")
+    remarks = [score.said]
     if score.harmful:
-        text += f"; HARMFUL: {', '.join(score.harmful)}"
-    if score.problems:
-        text += f"; {', '.join(score.problems)}"
-    return text
+        remarks.append(f"HARMFUL: {', '.join(score.harmful)}")
+    remarks += score.problems
+    return f"{score.name:24} {' '.join(cells)} {'; '.join(remarks)}"
 
 
 def mark(is_right: bool) -> str:
@@ -336,33 +350,37 @@ def summarise(scores: Sequence[Score]) -> list[str]:
     """Return how often raymeter was right."""
     cases = [score for score in scores if not score.is_control]
     controls = [score for score in scores if score.is_control]
-    costs = [score.cost for score in scores]
+    causes = [score.is_cause_first for score in cases]
+    places = [score.is_line_right for score in cases]
+    savings = [score.is_saving_right for score in cases]
+    silent = [score.is_silent for score in controls]
+    codes = [score.is_exit_code_equal for score in scores]
     harmful = [score.name for score in scores if score.harmful]
     lines = [
-        f"cause first {sum(score.is_cause_first for score in cases)} of {len(cases)}",
-        f"line {sum(score.is_line_right for score in cases)} of {len(cases)}",
-        f"saving within {MAX_FACTOR} {sum(score.is_saving_right for score in cases)} of {len(cases)}",
-        f"controls silent {sum(score.is_silent for score in controls)} of {len(controls)}",
-        f"exit code equal {sum(score.is_exit_code_equal for score in scores)} of {len(scores)}",
+        count_right("cause first", causes),
+        count_right("line", places),
+        count_right(f"saving within {MAX_FACTOR}", savings),
+        count_right("controls silent", silent),
+        count_right("exit code equal", codes),
         f"harmful {len(harmful)}",
     ]
-    if costs:
-        lines.append(f"median cost {median(costs):+.1%} of a step")
+    if scores:
+        cost = median(score.cost for score in scores)
+        lines.append(f"median cost {cost:+.1%} of a step")
     return lines
+
+
+def count_right(what: str, marks: Sequence[bool]) -> str:
+    return f"{what} {sum(marks)} of {len(marks)}"
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the cases; return 1 if a program was harmed: wrong advice, or another exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=1, help="runs of each kind (default: 1)")
-    parser.add_argument("--only", default="", help="names of cases, with commas between them")
-    parser.add_argument("--output", type=Path, default=Path("scoreboard.json"))
-    parser.add_argument("--texts", type=Path, help="folder for what the programs print")
-    arguments = parser.parse_args(words)
+    arguments = make_parser().parse_args(words)
     scores: list[Score] = []
     skipped: dict[str, list[str]] = {}
     print(HEADER)
-    for key in read_keys([name for name in arguments.only.split(",") if name]):
+    for key in read_keys(arguments.only):
         missing = key.missing_packages()
         if missing:
             skipped[key.name] = missing
@@ -374,6 +392,26 @@ def main(words: Sequence[str] | None = None) -> int:
     print("", *summarise(scores), sep="\n")
     is_harmed = any(score.harmful or not score.is_exit_code_equal for score in scores)
     return 1 if is_harmed else 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Count how often raymeter is right.")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each kind (default: 1)")
+    parser.add_argument(
+        "--only",
+        type=split_commas,
+        default=[],
+        metavar="NAMES",
+        help="cases, with commas between them",
+    )
+    parser.add_argument("--output", type=Path, default=Path("scoreboard.json"))
+    parser.add_argument("--texts", type=Path, help="folder for what the programs print")
+    return parser
+
+
+def split_commas(text: str) -> list[str]:
+    names = text.split(",")
+    return [name for name in names if name]
 
 
 def write_scores(path: Path, scores: Sequence[Score], skipped: dict[str, list[str]]) -> None:
