@@ -58,6 +58,10 @@ def make_run(text: str, step_ms: float, exit_code: int = 0) -> Run:
     return Run(exit_code, step_ms, text)
 
 
+def make_failed_run(text: str) -> Run:
+    return Run(1, None, text)
+
+
 def by_value() -> Key:
     return read_key(CASES / "by_value.py")
 
@@ -132,6 +136,21 @@ def test_another_exit_code_and_harmful_advice_are_counted():
     assert not score.is_silent
     assert score.harmful == ["the same content is sent again"]
     assert score.cost == pytest.approx(0.1)
+
+
+def test_a_run_is_repeated_if_ray_did_not_start(monkeypatch):
+    results = [
+        make_failed_run("Exception: The current node timed out during startup."),
+        make_run("STEP_MS 5.0 MEAN_MS 5.0 STEPS 3", 5.0),
+    ]
+    monkeypatch.setattr(scoreboard, "run_once", lambda words, is_fixed: results.pop(0))
+    assert scoreboard.run_program(["case.py"], is_fixed=False).step_ms == 5.0
+
+
+def test_a_program_that_fails_is_run_once(monkeypatch):
+    results = [make_failed_run("ZeroDivisionError")]
+    monkeypatch.setattr(scoreboard, "run_once", lambda words, is_fixed: results.pop(0))
+    assert scoreboard.run_program(["case.py"], is_fixed=False).exit_code == 1
 
 
 def test_unknown_case_is_named():
