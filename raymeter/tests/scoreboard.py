@@ -242,14 +242,26 @@ def run_once(words: Sequence[str], is_fixed: bool) -> Run:
         try:
             code = process.wait(MAX_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            code = process.wait()
+            code = end_group(process)
+        except BaseException:  # Ctrl-C, or SIGTERM: the program is in a session of its own
+            end_group(process)
+            raise
         output.seek(0)
         text = output.read()
     if code < 0:
         code = 128 - code  # as shells and raymeter say that a signal has ended a program
     times = STEP.findall(text)
     return Run(code, float(times[-1]) if times else None, text)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> int:
+    """Kill a program with its processes, and return its exit code."""
+    os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
+
+
+def end_by_signal(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def run_case(key: Key, runs: int, texts: Path | None = None) -> Score:
@@ -386,6 +398,7 @@ def count_right(what: str, marks: Sequence[bool]) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the cases; return 1 if a program was harmed: wrong advice, or another exit code."""
     arguments = make_parser().parse_args(words)
+    signal.signal(signal.SIGTERM, end_by_signal)
     scores: list[Score] = []
     skipped: dict[str, list[str]] = {}
     print(HEADER)

@@ -1,10 +1,16 @@
 """Check the keys of the cases, how the scoreboard reads what raymeter prints, and one real case."""
 
 import ast
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import scoreboard
-from scoreboard import CASES, SOURCE, Key, Run, judge, parse_output, read_key, read_keys
+from scoreboard import CASES, SOURCE, TESTS, Key, Run, judge, parse_output, read_key, read_keys
 
 KEYS = read_keys()
 PLANNED = {  # causes that cases need, and that raymeter does not name yet
@@ -42,6 +48,24 @@ Moving data takes 1.2 ms of work per step of 120 ms (1 %), and at most 0 ms of i
 raymeter knows: not your
 problem.
 """
+
+
+SLEEPER = """
+import signal, sys
+sys.path.insert(0, sys.argv[1])
+import scoreboard
+signal.signal(signal.SIGTERM, scoreboard.end_by_signal)
+scoreboard.run_program([sys.argv[2]], is_fixed=False)
+"""
+
+
+def wait_until(is_met: Callable[[], object]) -> None:
+    """Wait until a condition is met; raise TimeoutError after 20 seconds."""
+    end = time.monotonic() + 20
+    while not is_met():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.05)
 
 
 def known_causes() -> set[str]:
@@ -151,6 +175,20 @@ def test_a_program_that_fails_is_run_once(monkeypatch):
     results = [make_failed_run("ZeroDivisionError")]
     monkeypatch.setattr(scoreboard, "run_once", lambda words, is_fixed: results.pop(0))
     assert scoreboard.run_program(["case.py"], is_fixed=False).exit_code == 1
+
+
+def test_a_program_ends_with_the_scoreboard(tmp_path):
+    program = tmp_path / "sleeper.py"
+    program.write_text(
+        f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    )
+    words = [sys.executable, "-c", SLEEPER, str(TESTS), str(program)]
+    board = subprocess.Popen(words)
+    pid = tmp_path / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text())
+    board.terminate()
+    assert board.wait(20) == 128 + signal.SIGTERM
+    wait_until(lambda: not Path(f"/proc/{pid.read_text()}").exists())
 
 
 def test_unknown_case_is_named():
