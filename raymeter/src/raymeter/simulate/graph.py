@@ -297,4 +297,5 @@ def outermost(calls: list[Call]) -> list[Call]:
 def find_work(edges: list[Edge], starts: list[float], time: float) -> list[Edge]:
     """Return the edges, sorted by their starts, that contain a time."""
     position = bisect_left(starts, time)
-    return [edge for edge in edges[:position][-MAX_OVERLAPS:] if edge.end >= time]
+    first = max(0, position - MAX_OVERLAPS)
+    return [edge for edge in edges[first:position] if edge.end >= time]
