@@ -1,159 +1,189 @@
 """Write a profile for a terminal: first the answer, then the largest messages, then what to change."""
 
-import os
 import textwrap
-from pathlib import Path
+from dataclasses import dataclass
 
-from raymeter.advice import MAX_MESSAGES, Profile
+from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Prediction
-from raymeter.profile.groups import Group
-from raymeter.units import format_bytes, format_milliseconds, significant
+from raymeter.profile.steps import Steps
+from raymeter.report.messages import list_messages
+from raymeter.report.words import PAGE, kind_of, name_step, percent, relative, wrap_words
+from raymeter.simulate.predict import MAX_ADVICE
+from raymeter.simulate.without_data import without_data
+from raymeter.units import format_milliseconds
 
 MIN_WIDTH = 60
 MAX_WIDTH = 120
-MIN_LISTED_SHARE = 0.01  # of a step; smaller messages are not listed
-PAGE = "docs/profile.md"
+MAX_LINES = 40
+INDENT = 3  # of the lines below the number of a piece of advice
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How much is shown: the first one whose text has at most 40 lines is used."""
+
+    messages: int
+    advice: int
+    other_lines: bool
+    paragraph_lines: int  # of a title, a change or a price
+
+
+LAYOUTS = (
+    Layout(MAX_MESSAGES, MAX_ADVICE, True, 6),
+    Layout(MAX_MESSAGES, MAX_ADVICE, False, 4),
+    Layout(MAX_MESSAGES, MAX_ADVICE, False, 2),
+    Layout(3, MAX_ADVICE, False, 2),
+    Layout(2, 2, False, 2),
+    Layout(1, 1, False, 2),
+)
 
 
 def render(profile: Profile, width: int = 80) -> str:
-    """Return the text of a profile, whose lines are at most `width` characters long, but for a longer path."""
+    """Return the text of a profile. A line is longer than `width` only if one path is."""
     width = max(MIN_WIDTH, min(width, MAX_WIDTH))
-    lines = [describe_steps(profile), answer(profile)]
-    if not profile.is_no_problem:
-        lines += ["", *list_messages(profile, width), "", "What to change:"]
-        for number, advice in enumerate(profile.advice, 1):
-            lines += describe_advice(number, advice)
-    lines += ["", describe_recorder(profile)]
-    return "\n".join(wrap(line, width) for line in lines) + "\n"
+    moving = without_data(profile.program, profile.steps)
+    if is_no_problem(profile, moving):
+        lines = [say_no_problem(profile, moving), *describe_recording(profile)]
+        return join_lines(wrap_all(lines, width))
+    lines = []
+    for layout in LAYOUTS:
+        lines = wrap_all(say_answer(profile, moving), width)
+        lines += ["", *list_messages(profile, layout.messages, width)]
+        lines += list_advice(profile, layout, width)
+        lines += ["", *wrap_all(describe_recording(profile), width)]
+        if len(lines) <= MAX_LINES:
+            break
+    return join_lines(lines)
 
 
-def wrap(line: str, width: int) -> str:
-    """Return a line broken between words; continued lines are indented as the first one."""
-    indent = " " * (len(line) - len(line.lstrip()))
-    if len(line) <= width:
-        return line
-    parts = textwrap.wrap(
-        line.strip(),
-        width - len(indent),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(indent + part for part in parts)
+def is_no_problem(profile: Profile, moving: Prediction) -> bool:
+    """Return whether neither moving data nor what can be saved is 5 % of a step."""
+    return profile.is_no_problem and share_of(moving) < NO_PROBLEM_SHARE
 
 
-def describe_steps(profile: Profile) -> str:
+def share_of(moving: Prediction) -> float:
+    """Return the share of a step that would not be there if messages took no time."""
+    return moving.saved_seconds / max(1e-9, moving.before_seconds)
+
+
+def say_share(moving: Prediction) -> str:
+    """Return how much of a step data is."""
+    limit = "up to " if moving.is_upper_limit else ""
+    return f"Moving data is {limit}{percent(share_of(moving))} of a step"
+
+
+def say_no_problem(profile: Profile, moving: Prediction) -> str:
     steps = profile.steps
+    step = f"{format_milliseconds(steps.seconds)}, {name_step(steps)}"
+    return f"{say_share(moving)} ({step}): not your problem."
+
+
+def say_answer(profile: Profile, moving: Prediction) -> list[str]:
+    """Return what a user needs who reads only one line, and what a step is."""
+    text = f"{say_share(moving)}. "
+    if profile.is_no_problem:
+        text += "raymeter knows no change that would make this step 5 % shorter."
+    else:
+        text += say_cause(profile.advice[0], profile.steps)
+    return [text, describe_steps(profile.steps)]
+
+
+def say_cause(advice: Advice, steps: Steps) -> str:
+    """Return the cause that takes most of a step, where it is, and how much it takes."""
+    finding = advice.finding
+    saved = format_milliseconds(advice.prediction.saved_seconds)
+    step = format_milliseconds(steps.seconds).removesuffix(" ms")
+    return f"The largest cause: {finding.cause}, line {relative(finding.line)}: {saved} of {step}."
+
+
+def describe_steps(steps: Steps) -> str:
+    """Return what a step is, how long it takes, and which ones do not count."""
     seconds = format_milliseconds(steps.seconds)
     if steps.is_whole_program:
-        return (
-            f"No loop calls Ray three times or more, so the whole program is one step of {seconds}."
-        )
-    name = steps.name.replace(steps.line, relative(steps.line))
-    text = f"{steps.count} steps of {seconds} (median); a step is {name}."
-    if steps.skipped:
-        text += (
-            f" The first {steps.skipped} had the start of the workers in them, and are left out."
-        )
-    return text
+        return f"No loop calls Ray three times, so the whole program is one step: {seconds}."
+    text = f"A step is {name_step(steps)}: {seconds}, the median of {steps.count}"
+    if steps.skipped == 1:
+        text += " (without the first one, in which workers start)"
+    elif steps.skipped:
+        text += f" (without the first {steps.skipped}, in which workers start)"
+    return f"{text}."
 
 
-def answer(profile: Profile) -> str:
-    """Return the sentence that a user needs, if he reads only one."""
-    step = profile.steps.seconds
-    share = 100 * profile.moving_seconds / step
-    moving = f"Moving data takes {format_milliseconds(profile.moving_seconds)} of work per step of "
-    moving += f"{format_milliseconds(step)} ({significant(share, 2)} %)"
+def list_advice(profile: Profile, layout: Layout, width: int) -> list[str]:
+    """Return what to change, with the best first; nothing if no change saves 5 % of a step."""
     if profile.is_no_problem:
-        saved = f"at most {format_milliseconds(profile.saved_seconds)} of it can be saved by what raymeter knows"
-        return f"{moving}, and {saved}: not your problem."
-    first = profile.advice[0]
-    saved = format_milliseconds(first.prediction.saved_seconds)
-    cause = f"The largest cause: {first.finding.cause}, {relative(first.finding.line)}: {saved} of "
-    return f"{moving}. {cause}{format_milliseconds(step)}."
-
-
-def list_messages(profile: Profile, width: int) -> list[str]:
-    """Return a table of the messages that took most work."""
-    step = profile.steps
-    rows = []
-    for group in profile.groups[:MAX_MESSAGES]:
-        seconds = group.seconds() / step.count
-        if seconds < MIN_LISTED_SHARE * step.seconds:
-            continue
-        count = significant(len(group.messages) / step.count, 2)
-        rows.append(
-            [
-                f"{1e3 * seconds:,.1f}",
-                count,
-                format_bytes(group.bytes),
-                group.how,
-                describe_route(group),
-            ]
-        )
-    if not rows:
-        return ["No large message took 1 % of a step."]
-    header = ["ms/step", "per step", "size", "sent as", "message"]
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(4)]
-    lines = []
-    for row in [header, *rows]:
-        cells = [cell.rjust(size) for cell, size in zip(row, widths, strict=False)]
-        lines.append(shorten(f"{'  '.join(cells)}  {row[4]}", width))
+        return []
+    lines = [""]
+    for number, advice in enumerate(profile.advice[: layout.advice], 1):
+        lines += describe_advice(number, advice, layout, width)
     return lines
 
 
-def describe_route(group: Group) -> str:
-    readers = ", ".join(group.readers) or "nobody"
-    return f"{group.sender} -> {readers}  {relative(group.line)}"
-
-
-def shorten(line: str, width: int) -> str:
-    return line if len(line) <= width else line[: width - 3] + "..."
-
-
-def describe_advice(number: int, advice: Advice) -> list[str]:
+def describe_advice(number: int, advice: Advice, layout: Layout, width: int) -> list[str]:
     """Return the lines of a piece of advice: its gain, where, what happens, and what to do."""
     finding = advice.finding
-    lines = [
-        f"{number}. saves {format_milliseconds(advice.prediction.saved_seconds)} per step "
-        f"({kind_of(advice.prediction)}): {format_milliseconds(advice.prediction.before_seconds)} -> "
-        f"{format_milliseconds(advice.prediction.after_seconds)}",
-        f"   {relative(finding.line)}  {finding.title}.",
-        f"   {finding.change}",
-    ]
-    others = [relative(line) for line in finding.other_lines if line and line != finding.line]
-    if others:
-        lines.append(f"   Also: {', '.join(others[:3])}.")
+    lines = wrap_words(describe_gain(number, advice.prediction), width)
+    texts = [f"{finding.title}.", finding.change]
     if finding.price:
-        lines.append(f"   Price: {finding.price}")
-    lines.append(f"   Before and after: {PAGE}#{finding.section}")
+        texts.append(f"Price: {finding.price}")
+    lines.append(" " * INDENT + relative(finding.line))
+    for text in texts:
+        lines += wrap_paragraph(text, width, layout.paragraph_lines)
+    others = [relative(line) for line in finding.other_lines if line and line != finding.line]
+    if others and layout.other_lines:
+        lines += wrap_paragraph(f"Also: {', '.join(others[:3])}", width, 3)
+    lines.append(f"{' ' * INDENT}Before and after: {PAGE}#{finding.section}")
     return lines
 
 
-def kind_of(prediction: Prediction) -> str:
-    if prediction.is_measured:
-        return "measured"
-    return "upper limit" if prediction.is_upper_limit else "predicted"
-
-
-def relative(line: str) -> str:
-    """Return "file:line" from the current folder, if the file lies in it or near it."""
-    file, _, number = line.rpartition(":")
-    if not file:
-        return line
-    short = os.path.relpath(file)
-    if short.startswith(os.pardir + os.sep + os.pardir):
-        short = str(Path(*Path(file).parts[-3:]))
-    return f"{short}:{number}"
-
-
-def describe_recorder(profile: Profile) -> str:
-    share = significant(100 * profile.recorder_share, 2)
-    periods = [
-        process.recorder.period
-        for process in profile.program.recording.processes
-        if process.recorder
-    ]
-    text = f"Recording took {share} % of the driver's time."
-    if max(periods, default=1) > 1:
-        text += f" Of short calls, one in {max(periods)} was recorded, and all were counted."
+def describe_gain(number: int, prediction: Prediction) -> str:
+    """Return the first line of a piece of advice. Each gain comes on top of those of the advice before."""
+    saved = format_milliseconds(prediction.saved_seconds)
+    before = format_milliseconds(prediction.before_seconds)
+    after = format_milliseconds(prediction.after_seconds)
+    text = f"{number}. saves {saved} per step ({kind_of(prediction)}): "
+    text += f"{before} -> {after}"
+    if number > 1:
+        text += ", on top of the advice above"
     return text
+
+
+def describe_recording(profile: Profile) -> list[str]:
+    """Return what recording took, what is missing in it, and where it is."""
+    recording = profile.program.recording
+    costs = [process.recorder for process in recording.processes if process.recorder]
+    periods = [cost.period for cost in costs]
+    period = max(periods, default=1)
+    text = f"Recording took {percent(profile.recorder_share)} of the program."
+    if period > 1:
+        text += f" It counted all short calls, and timed one in {period}."
+    if not profile.program.tasks:
+        text += " It has no times of tasks (was the driver killed?), so waiting is not explained."
+    return [f"{text} Profile: {recording.folder}"]
+
+
+def wrap_all(lines: list[str], width: int) -> list[str]:
+    """Return these lines, each broken between words."""
+    wrapped: list[str] = []
+    for line in lines:
+        wrapped += wrap_words(line, width)
+    return wrapped
+
+
+def wrap_paragraph(text: str, width: int, max_lines: int) -> list[str]:
+    """Return the indented lines of a text, which ends with dots if it has more than `max_lines`."""
+    indent = " " * INDENT
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        max_lines=max_lines,
+        placeholder=" ...",
+    )
+
+
+def join_lines(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

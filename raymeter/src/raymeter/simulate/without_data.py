@@ -1,0 +1,39 @@
+"""Compute the share of a step that would not be there if moving large messages took no time."""
+
+from raymeter.causes.savings import save_reading, save_sending, total
+from raymeter.findings import Prediction, Saving
+from raymeter.profile.groups import in_steps
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps
+from raymeter.simulate.graph import build
+from raymeter.simulate.predict import explains, shorten
+from raymeter.simulate.replay import replay, step_seconds
+
+
+def without_data(program: Program, steps: Steps) -> Prediction:
+    """Return the median step as it was recorded, and with messages that take no time.
+
+    The difference is less than the work of moving them if other processes do that work while the step waits for
+    something else. If the graph does not explain the step, all work in the thread of the step counts, and the
+    difference is an upper limit.
+    """
+    savings: list[Saving] = []
+    for message in in_steps(program.messages, steps):
+        savings += save_sending(program, message)
+        savings += save_reading(message)
+    graph = build(program)
+    before = step_seconds(graph, replay(graph), steps)
+    fits = explains(graph, steps)
+    shorten(graph, savings)
+    after = step_seconds(graph, replay(graph), steps)
+    if not fits:
+        own = [saving for saving in savings if is_in_step(saving, steps)]
+        after = min(after, before - total(own) / steps.count)
+    return Prediction(before, max(0.0, min(before, after)), is_upper_limit=not fits)
+
+
+def is_in_step(saving: Saving, steps: Steps) -> bool:
+    """Return whether the thread of the step does this work itself."""
+    if not steps.process:
+        return True
+    return (saving.process, saving.thread) == (steps.process, steps.thread)

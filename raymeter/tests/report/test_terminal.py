@@ -1,0 +1,176 @@
+"""The text of a profile: at most 40 lines, the answer first, and nothing that its reader does not need."""
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_programs import (
+    LINE,
+    make_finding,
+    make_loop,
+    make_loop_profile,
+    make_profile,
+    make_random_profile,
+    make_steps,
+)
+from raymeter.findings import Advice, Prediction
+from raymeter.profile.steps import Steps
+from raymeter.report import terminal
+from raymeter.report.words import name_place, relative
+
+LONG_FOLDER = "/made/a/b/" + "very-long-name-" * 8
+WORDS = ("the", "same", "content", "is", "sent", "again", "to", "readers", "of", "parameters")
+
+
+def join_words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_first_sentences_are_the_answer():
+    text = terminal.render(make_loop_profile(make_finding(), saved=0.03))
+    assert text.startswith("Moving data is ")
+    assert re.match(r"Moving data is (up to )?[\d.]+ % of a step\. The largest cause: the same content is sent "
+                    r"again, line \S+train\.py:28: 30 ms of 100\.", join_words(text))  # fmt: skip
+
+
+@pytest.mark.parametrize("saved", [0.0, 0.004])
+def test_below_5_percent_it_says_not_your_problem_and_nothing_else(saved):
+    findings = [make_finding()] if saved else []
+    text = terminal.render(make_loop_profile(*findings, saved=saved, send=0.002))
+    sentences = join_words(text).split(". ")
+    assert sentences[0].endswith("not your problem")
+    assert sentences[1].startswith("Recording took ")
+    assert len(sentences) == 3  # the last one is the folder
+    assert "saves" not in text and "ms/step" not in text
+
+
+def test_a_step_of_data_without_a_known_change_is_no_all_clear():
+    text = join_words(terminal.render(make_loop_profile(send=0.06)))
+    assert "not your problem" not in text
+    assert "raymeter knows no change that would make this step 5 % shorter" in text
+    assert "driver -> Trainer.train" in text
+    assert "saves" not in text
+
+
+@pytest.mark.parametrize("kind", ["predicted", "measured", "upper limit"])
+def test_each_piece_of_advice_begins_with_its_number_and_its_gain(kind):
+    profile = make_loop_profile(make_finding(), make_finding(line="/made/b.py:3"))
+    for number, advice in enumerate(profile.advice):
+        profile.advice[number] = replace(advice, prediction=replace(
+            advice.prediction, is_measured=kind == "measured", is_upper_limit=kind == "upper limit",
+        ))  # fmt: skip
+    lines = terminal.render(profile, 120).splitlines()
+    gains = [line for line in lines if re.match(r"\d\. ", line)]
+    assert gains[0] == f"1. saves 20 ms per step ({kind}): 100 ms -> 80 ms"
+    assert gains[1].startswith(f"2. saves 20 ms per step ({kind}): 80 ms -> 60 ms")
+
+
+def make_wild_profile(seed: int):
+    """Return a profile with long texts, paths and names, and as much of all as there can be."""
+    chooser = random.Random(seed)
+
+    def words(count: int) -> str:
+        return " ".join(chooser.choices(WORDS, k=count))
+
+    findings = []
+    for number in range(chooser.randint(0, 5)):
+        finding = make_finding(
+            cause=words(chooser.choice((2, 20))), title=words(chooser.choice((5, 300))),
+            change=words(chooser.choice((5, 300))), price=words(chooser.choice((0, 100))),
+            line=f"{LONG_FOLDER}{number}.py:{number}", other_lines=[f"{LONG_FOLDER}o.py:{n}" for n in range(9)],
+        )  # fmt: skip
+        findings.append(finding)
+    profile = make_random_profile(seed)
+    steps = profile.steps
+    line = f"{LONG_FOLDER}loop.py:1"
+    profile.steps = Steps(f"a pass of the loop at {line}", steps.times, line=line, skipped=seed % 3)
+    for message in profile.program.messages:
+        message.sent.seconds = 0.2
+        if message.call:
+            message.call.line = f"{LONG_FOLDER}message.py:{seed}"
+    before = steps.seconds
+    for finding in findings:
+        profile.advice.append(Advice(finding, Prediction(before, 0.8 * before)))
+        before *= 0.8
+    return profile
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_any_profile_has_at_most_40_lines_that_are_broken_between_words(width):
+    for seed in range(60):
+        profile = make_wild_profile(seed)
+        lines = terminal.render(profile, width).splitlines()
+        assert len(lines) <= 40, seed
+        for line in lines:
+            assert len(line) <= width or " " not in line.strip(), (seed, line)
+
+
+def test_a_place_in_the_code_is_never_cut():
+    seen = 0
+    for seed in range(60):
+        profile = make_wild_profile(seed)
+        lines = [profile.steps.line, *(group.line for group in profile.groups)]
+        for advice in profile.advice:
+            lines += [advice.finding.line, *advice.finding.other_lines]
+        places = {relative(line) for line in lines if line}
+        for word in re.findall(r"\S*\.py\S*", terminal.render(profile)):
+            assert word.strip("(),.:") in places, seed
+            seen += 1
+    assert seen > 100
+
+
+def test_the_other_lines_of_an_advice_are_not_cut():
+    place = f"{LONG_FOLDER}other.py:7"
+    text = terminal.render(make_loop_profile(make_finding(other_lines=[place])))
+    assert f"{relative(place)}\n" in text
+
+
+def test_a_second_advice_says_that_it_comes_on_top():
+    text = terminal.render(make_loop_profile(make_finding(), make_finding()), 120)
+    assert "80 ms -> 60 ms, on top of the advice above" in text
+
+
+def test_it_says_what_a_step_is_and_which_ones_do_not_count():
+    steps = replace(make_steps(), skipped=2)
+    text = join_words(terminal.render(make_profile(make_loop(), steps, make_finding())))
+    assert f"A step is a pass of the loop at {relative(LINE)}: 100 ms, the median of 6" in text
+    assert "without the first 2, in which workers start" in text
+
+
+def test_a_program_without_a_loop_is_one_step():
+    steps = Steps("the program", [(1.0, 1.6)])
+    text = join_words(terminal.render(make_profile(make_loop(), steps, make_finding(), saved=0.2)))
+    assert "No loop calls Ray three times, so the whole program is one step: 600 ms." in text
+
+
+def test_it_says_if_the_driver_was_killed_or_calls_were_not_timed():
+    profile = make_loop_profile(make_finding(), has_tasks=False)
+    profile.program.recording.processes[0].recorder.period = 8
+    text = join_words(terminal.render(profile))
+    assert "was the driver killed?" in text
+    assert "counted all short calls, and timed one in 8." in text
+    complete = join_words(terminal.render(make_loop_profile(make_finding())))
+    assert "killed" not in complete and "short calls" not in complete
+
+
+def test_the_folder_of_the_profile_is_named_once():
+    profile = make_loop_profile(make_finding())
+    profile.program.recording.folder = Path("raymeter-profiles/20260101T000000-train")
+    assert terminal.render(profile).count("raymeter-profiles/20260101T000000-train") == 1
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("", "driver"), ("_QueueActor.get", "Queue.get"), ("Policy.__ray_call__", "Policy"),
+    ("Trainer.train", "Trainer.train"),
+])  # fmt: skip
+def test_places_have_the_names_that_users_know(name, shown):
+    assert name_place(name) == shown
+
+
+def test_paths_begin_in_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert relative(f"{tmp_path}/a/train.py:3") == "a/train.py:3"
+    assert relative("/usr/lib/site-packages/ray/util/queue.py:325") == "ray/util/queue.py:325"
+    assert relative("Trainer.train") == "Trainer.train"
