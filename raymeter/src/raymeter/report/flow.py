@@ -1,0 +1,241 @@
+"""Write the messages of a step as a flow.toml, which the laboratory runs with every transport.
+
+A message that a process only passes on goes to its last readers at once. All readers of a class are one actor.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from raymeter.advice import Profile
+from raymeter.causes.forwarded import find_hops
+from raymeter.profile.groups import Group, group_messages
+from raymeter.profile.program import Program
+from raymeter.report.flow_fields import describe_fields
+
+DRIVER = "driver"
+MAX_COPIES = 16  # of a message per step
+MAX_NAME_LENGTH = 70  # of a method, without the numbers after it
+RESERVED_NAMES = (DRIVER, "query", "result", "proxy")  # of tasks and actors of the laboratory
+NUMBER = '{name = "", dtype = "int64", shape = [1]}'  # the message of a task that only acknowledges
+
+
+@dataclass
+class Task:
+    """A call that reads messages and sends one."""
+
+    name: str
+    actor: str
+    reads: list[str]
+    fields: str  # TOML
+
+    def to_toml(self) -> str:
+        reads = json.dumps(self.reads)
+        return (
+            f'    {{name = "{self.name}", actor = "{self.actor}", reads = {reads}, '
+            f"sends.fields = [{self.fields}]}},\n"
+        )
+
+
+@dataclass
+class Inbox:
+    """The messages that a method or task gets, in their order."""
+
+    names: list[str] = field(default_factory=list)  # of the tasks that send them
+    read_counts: dict[str, int] = field(default_factory=dict)  # by actor
+
+    def add(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self.names:
+                self.names.append(name)
+
+    def take(self, actor: str) -> list[str]:
+        """Return the messages that the actor has not read yet."""
+        first = self.read_counts.get(actor, 0)
+        self.read_counts[actor] = len(self.names)
+        return self.names[first:]
+
+    @property
+    def unread(self) -> list[str]:
+        """Return the messages that no actor has read yet."""
+        first = max(self.read_counts.values(), default=0)
+        return self.names[first:]
+
+
+@dataclass
+class Flow:
+    """The tasks of a step in their order. A task reads only messages of tasks before it, so that there is no cycle."""
+
+    tasks: list[Task] = field(default_factory=list)
+    inboxes: dict[str, Inbox] = field(default_factory=dict)  # by place
+    place_names: dict[str, str] = field(default_factory=dict)
+
+    def name_place(self, place: str) -> str:
+        """Return a name for a method or task of Ray, for example of a lambda: another one for each place."""
+        if place not in self.place_names:
+            name = make_name(place)
+            while name in self.place_names.values():
+                name += "-x"
+            self.place_names[place] = name
+        return self.place_names[place]
+
+    def open_inbox(self, place: str) -> Inbox:
+        """Return the messages that a place gets."""
+        return self.inboxes.setdefault(place, Inbox())
+
+    def add_task(self, name: str, actor: str, reads: list[str], fields: str) -> str:
+        """Add a task, which reads from the driver if nothing else; return its name."""
+        taken = {task.name for task in self.tasks}
+        while name in taken or name in RESERVED_NAMES:
+            name += "-x"
+        self.tasks.append(Task(name, actor, reads or [DRIVER], fields))
+        return name
+
+    def add_group(self, group: Group, number: int, copies: int) -> list[str]:
+        """Add the tasks that send these messages, each after what its actor has received; return their names."""
+        place = self.name_place(place_of(group))
+        inbox = self.open_inbox(place_of(group))
+        fields = describe_fields(group)
+        senders = count_senders(group)
+        names = []
+        for copy in range(copies):
+            actor = name_actor(place, copy % senders)
+            name = f"{place}-{number}-{copy}"
+            names.append(self.add_task(name, actor, inbox.take(actor), fields))
+        return names
+
+    def end(self) -> list[str]:
+        """Add a task for each reader of messages that no task has read; return what the driver reads."""
+        returns = []
+        for place, inbox in self.inboxes.items():
+            if place == DRIVER:
+                returns += inbox.unread
+            elif inbox.unread:
+                name = self.name_place(place)
+                actor = self.find_reader(name, inbox.unread)
+                returns.append(self.add_task(name, actor, inbox.unread, NUMBER))
+        read = set(returns)
+        for task in self.tasks:
+            read.update(task.reads)
+        for task in self.tasks:
+            if task.name not in read:
+                returns.append(task.name)
+        return returns
+
+    def find_reader(self, name: str, unread: Sequence[str]) -> str:
+        """Return an actor of the class that sends none of these messages: they would stay in it."""
+        senders = {task.actor for task in self.tasks if task.name in unread}
+        number = 0
+        while name_actor(name, number) in senders:
+            number += 1
+        return name_actor(name, number)
+
+    def to_toml(self, returns: list[str]) -> str:
+        tasks = "".join(task.to_toml() for task in self.tasks)
+        return (
+            'name = "flow"\n'
+            'title = "profile"\n'
+            f"returns = {json.dumps(returns)}\n"
+            f"query.fields = [{NUMBER}]\n"
+            f"tasks = [\n{tasks}]\n"
+        )
+
+
+def write(profile: Profile, path: Path) -> bool:
+    """Write the messages of a step as a flow; return False, and write nothing, if there are no messages."""
+    steps = profile.steps.count
+    groups = choose_groups(profile)
+    if not groups:
+        return False
+    origins = find_origins(profile.program, groups)
+    flow = Flow()
+    for number, group in enumerate(groups):
+        if number in origins:
+            continue
+        onward = [groups[hop] for hop, origin in origins.items() if origin == number]
+        names = flow.add_group(group, number, count_copies(group, steps))
+        for reader in find_readers(group, onward):
+            flow.open_inbox(reader).add(names)
+    returns = flow.end()
+    path.write_text(flow.to_toml(returns), encoding="utf-8")
+    return True
+
+
+def choose_groups(profile: Profile) -> list[Group]:
+    """Return the messages of each step that have readers, or else those of some steps, or else all, in their order."""
+    groups = profile.groups or group_messages(profile.program.messages)
+    read = [group for group in groups if group.readers]
+    repeated = [group for group in read if round(len(group.messages) / profile.steps.count) > 0]
+    chosen = repeated or read or list(groups)
+    return sorted(chosen, key=lambda group: group.first.start)
+
+
+def find_origins(program: Program, groups: Sequence[Group]) -> dict[int, int]:
+    """Return, for each group whose messages are only passed on, the group in which they were made.
+
+    Groups are numbers in the list. A group that comes from one that is passed on itself is sent as it is.
+    """
+    numbers: dict[int, int] = {}  # by message and by what was received of it
+    for number, group in enumerate(groups):
+        for message in group.messages:
+            numbers[id(message)] = number
+            for received in message.received:
+                numbers[id(received)] = number
+    hops: dict[int, Counter[int]] = {}
+    for hop in find_hops(program):
+        number = numbers.get(id(hop.message), -1)
+        for origin in hop.origins:
+            source = numbers.get(id(origin), -1)
+            if number >= 0 and source >= 0 and place_of(groups[source]) != place_of(groups[number]):
+                hops.setdefault(number, Counter())[source] += 1
+    most = {number: sources.most_common(1)[0][0] for number, sources in hops.items()}
+    return {number: source for number, source in most.items() if source not in most}
+
+
+def find_readers(group: Group, onward: Sequence[Group]) -> list[str]:
+    """Return the places that get a message in the end, without those that only pass it on."""
+    between = {class_of(place_of(other)) for other in onward}
+    readers = [place for place in places_of_readers(group) if class_of(place) not in between]
+    for other in onward:
+        readers += places_of_readers(other)
+    return readers
+
+
+def places_of_readers(group: Group) -> list[str]:
+    return [reader or DRIVER for reader in group.readers]
+
+
+def place_of(group: Group) -> str:
+    """Return the method or task that sends a message, or "driver"."""
+    return group.sender or DRIVER
+
+
+def count_senders(group: Group) -> int:
+    """Return how many processes send these messages."""
+    return len({message.sent.process for message in group.messages})
+
+
+def count_copies(group: Group, steps: int) -> int:
+    """Return how often a step has the message."""
+    copies = round(len(group.messages) / steps)
+    return min(MAX_COPIES, max(1, copies))
+
+
+def make_name(place: str) -> str:
+    """Return a name that a task of a flow can have: letters, digits, dashes, underscores and dots, a letter first."""
+    name = re.sub("[^A-Za-z0-9_.-]", "-", place).lstrip("_.-")
+    name = name[:MAX_NAME_LENGTH]
+    return name if name[:1].isalpha() else f"task-{name}"
+
+
+def name_actor(name: str, number: int) -> str:
+    """Return the name of an actor of the class of a method."""
+    return f"{class_of(name)}-{number}"
+
+
+def class_of(place: str) -> str:
+    """Return the class of an actor's method, or the driver."""
+    return place.partition(".")[0]

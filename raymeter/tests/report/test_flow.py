@@ -1,0 +1,155 @@
+"""Each flow that a profile writes is one that the laboratory accepts."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from made_programs import MIB, Builder, make_profile, make_random_profile
+from raymeter.profile.events import Field
+from raymeter.profile.steps import Steps
+from raymeter.report import flow
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def build_flow(monkeypatch):
+    """Return the laboratory's reader of flows."""
+    if not (ROOT / "dataflow").is_dir():
+        pytest.skip("the laboratory is not beside raymeter")
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    return pytest.importorskip("dataflow.flows.catalogue").build_flow
+
+
+@pytest.mark.parametrize("first_seed", range(0, 300, 100))
+def test_flows_of_made_up_programs_are_accepted(tmp_path, build_flow, first_seed):
+    written = 0
+    for seed in range(first_seed, first_seed + 100):
+        path = tmp_path / f"{seed}.toml"
+        profile = make_random_profile(seed)
+        has_messages = bool(profile.program.messages)
+        assert flow.write(profile, path) == has_messages, seed
+        if has_messages:
+            build_flow(str(path), {})  # raises ValueError if the flow is not accepted
+            written += 1
+    assert written > 80
+
+
+class Sender:
+    """Send messages from places to places, in steps of 1 s."""
+
+    def __init__(self, steps: int = 4) -> None:
+        self.builder = Builder()
+        self.steps = steps
+        self.count = 0
+
+    def send(self, sender: str, readers: list[str], share: float = 1.0, **values) -> "Sender":
+        """Add a message per step, as the result of a task; of the driver, with ray.put."""
+        self.count += 1
+        for step in range(round(share * self.steps)):
+            start = step + self.count / 100
+            identity = f"{step:024x}{self.count:024x}"
+            call = None
+            if not sender:
+                call = self.builder.call("put", start, 0.001, object=f"{identity}o", line="/a.py:1")
+            process = self.builder.process_of(sender)
+            self.builder.send(
+                call, start, 0.001, by=identity, by_name=sender, process=process, **values
+            )
+            for reader in readers:
+                self.builder.receive(
+                    start + 0.001, 0.001, reader, owner_task=identity, object=f"{identity}o",
+                    leaves=values.get("leaves", []),
+                )  # fmt: skip
+        return self
+
+    def profile(self):
+        times = [(float(step), step + 1.0) for step in range(self.steps)]
+        return make_profile(self.builder.program(), Steps("made", times, line="made.py:1"))
+
+
+LEAF = [[4096, MIB]]
+
+
+@pytest.mark.parametrize(("sender", "edges"), [
+    pytest.param(
+        Sender().send("", ["Judge.score"]).send("Judge.score", [""]),
+        ["driver -> Judge.score", "Judge.score -> driver"],
+        id="the driver reads a result and drops it",
+    ),
+    pytest.param(
+        Sender().send("Rollout.generate", [""], leaves=LEAF).send("", ["Trainer.train"], leaves=LEAF),
+        ["Rollout.generate -> Trainer.train"],
+        id="the driver passes it on",
+    ),
+    pytest.param(
+        Sender().send("Rollout.generate", ["", "Judge.score"], leaves=LEAF).send("", ["Trainer.train"], leaves=LEAF),
+        ["Rollout.generate -> Judge.score", "Rollout.generate -> Trainer.train"],
+        id="the driver passes on what another one reads, too",
+    ),
+    pytest.param(
+        Sender().send("Rollout.generate", ["Judge.score"]).send("Judge.score", []),
+        ["Rollout.generate -> Judge.score"],
+        id="nobody reads the second one",
+    ),
+    pytest.param(
+        Sender().send("Judge.score", []), ["Judge.score -> driver"], id="nobody reads any",
+    ),
+    pytest.param(
+        Sender().send("Rollout.generate", ["Judge.score"]).send("", ["Judge.score"], share=0.25),
+        ["Rollout.generate -> Judge.score"],
+        id="one is in few steps",
+    ),
+    pytest.param(
+        Sender().send("Worker.send", ["Worker.receive"]), ["Worker.send -> Worker.receive"],
+        id="both ends are methods of one class",
+    ),
+])  # fmt: skip
+def test_the_flow_has_the_edges_of_the_program(tmp_path, build_flow, sender, edges):
+    path = tmp_path / "flow.toml"
+    assert flow.write(sender.profile(), path)
+    found = []
+    for edge in build_flow(str(path), {}).edges:
+        if edge.bytes > 8:  # smaller ones are starts and acknowledgements
+            source, reader = (name.partition("-")[0] for name in (edge.source, edge.reader))
+            found.append(f"{source} -> {reader}")
+    assert sorted(found) == sorted(edges)
+
+
+FLOAT = {"dtype": "float32", "bytes": 64}
+
+
+@pytest.mark.parametrize(("field", "form"), [
+    (Field(path="x", shape=[4, 4], **FLOAT), {"shape": (4, 4)}),
+    (Field(path="x", shape=[4, 4], storage_bytes=256, **FLOAT), {"shape": (4, 4), "storage": (16, 4)}),
+    (Field(path="x", count=4, shape=[4], **FLOAT), {"lengths": (4, 4, 4, 4)}),
+    (Field(path="x", count=4, shape=[4], dtype="float32", bytes=64, storage_bytes=256),
+     {"lengths": (4, 4, 4, 4), "storage": (4, 4)}),
+    (Field(path="x", dtype="int", shape=[8], bytes=64), {"dtype": "ints", "lengths": (8,)}),
+    (Field(path="x", dtype="arrow", shape=[3, 2], bytes=64), {"dtype": "uint8", "shape": (64,)}),
+])  # fmt: skip
+def test_a_field_keeps_its_bytes_in_the_laboratory(tmp_path, build_flow, field, form):
+    size = max(field.bytes, field.storage_bytes)
+    sender = Sender().send("", ["Judge.score"], fields=[field], bytes=size)
+    path = tmp_path / "flow.toml"
+    flow.write(sender.profile(), path)
+    (message,) = [task.sends for task in build_flow(str(path), {}).tasks if "driver" in task.name]
+    written = message.fields[0]
+    for name, value in form.items():
+        assert getattr(written, name) == value
+    assert written.serialised_bytes == size
+
+
+def test_bytes_that_are_not_described_are_one_more_field(tmp_path, build_flow):
+    field = Field(path="x", shape=[16], **FLOAT)
+    sender = Sender().send("", ["Judge.score"], fields=[field], bytes=1064)
+    path = tmp_path / "flow.toml"
+    flow.write(sender.profile(), path)
+    (message,) = [task.sends for task in build_flow(str(path), {}).tasks if "driver" in task.name]
+    assert message.bytes == 1064
+
+
+def test_without_messages_nothing_is_written(tmp_path):
+    path = tmp_path / "flow.toml"
+    assert not flow.write(Sender().profile(), path)
+    assert not path.exists()
