@@ -1,0 +1,114 @@
+"""Write a profile as one HTML file, which needs no network."""
+
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+from string import Template
+
+from raymeter.advice import Profile
+from raymeter.findings import Advice
+from raymeter.profile.groups import Group
+from raymeter.report.html_memory import draw_memory
+from raymeter.report.html_steps import draw_steps, selectors
+from raymeter.report.terminal import describe_gain, say_answer, say_no_problem
+from raymeter.report.words import PAGE, name_route, name_way, percent, relative
+from raymeter.simulate.without_data import without_data
+from raymeter.units import format_bytes, significant
+
+FOLDER = Path(__file__).parent
+MAX_MESSAGES = 20
+
+
+def write(profile: Profile, path: Path) -> None:
+    """Write the page of a profile."""
+    path.write_text(render(profile), encoding="utf-8")
+
+
+def render(profile: Profile) -> str:
+    """Return the page of a profile. All texts of the program are escaped."""
+    recording = profile.program.recording
+    style = Template(read_part("page.css")).substitute(selectors=selectors())
+    share = percent(profile.recorder_share)
+    return Template(read_part("page.html")).substitute(
+        title=escape(f"raymeter: {recording.folder.name}"),
+        style=style,
+        script=read_part("page.js"),
+        answer=draw_answer(profile),
+        advice=draw_advice(profile),
+        messages=draw_messages(profile),
+        steps=draw_steps(profile),
+        memory=draw_memory(recording),
+        footer=escape(f"Recording took {share} of the program. {recording.folder}"),
+    )
+
+
+def read_part(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def draw_answer(profile: Profile) -> str:
+    """Return the answer, and what a step is."""
+    moving = without_data(profile.program, profile.steps)
+    if not profile.groups and profile.is_no_problem:
+        return paragraph(say_no_problem(profile, moving), "answer")
+    answer, steps = say_answer(profile, moving)
+    return paragraph(answer, "answer") + paragraph(steps, "note")
+
+
+def draw_advice(profile: Profile) -> str:
+    """Return what to change; "" if no change saves 5 % of a step."""
+    if profile.is_no_problem:
+        return ""
+    items = ""
+    for number, advice in enumerate(profile.advice, 1):
+        items += draw_item(number, advice)
+    return f'<section><h2>What to change</h2><ol class="advice">{items}</ol></section>'
+
+
+def draw_item(number: int, advice: Advice) -> str:
+    """Return a piece of advice: its gain as text and as bars, the place, and the change."""
+    finding = advice.finding
+    prediction = advice.prediction
+    after = 100 * prediction.after_seconds / max(1e-9, prediction.before_seconds)
+    bar = f'<div class="before"><div class="after" style="width:{after:.1f}%"></div></div>'
+    lines = [finding.line, *finding.other_lines]
+    places = ", ".join(relative(line) for line in dict.fromkeys(lines) if line)
+    text = paragraph(describe_gain(number, prediction), "gain") + bar
+    text += f"<p><code>{escape(places)}</code></p>"
+    text += paragraph(f"{finding.title}.") + paragraph(finding.change)
+    if finding.price:
+        text += paragraph(f"Price: {finding.price}")
+    text += paragraph(f"Before and after: {PAGE}#{finding.section}", "note")
+    return f"<li>{text}</li>"
+
+
+def draw_messages(profile: Profile) -> str:
+    """Return the table of messages; "" if there are none."""
+    if not profile.groups:
+        return ""
+    rows = ""
+    for group in profile.groups[:MAX_MESSAGES]:
+        rows += draw_row(group, profile.steps.count)
+    header = (
+        '<tr><th class="number">ms per step</th><th class="number">per step</th>'
+        '<th class="number">size</th><th>sent as</th><th>type</th><th>message</th><th>line</th></tr>'
+    )
+    note = paragraph("The time is work, in all processes together.", "note")
+    table = f'<div class="wide"><table>{header}{rows}</table></div>'
+    return f"<section><h2>Messages</h2>{note}{table}</section>"
+
+
+def draw_row(group: Group, steps: int) -> str:
+    milliseconds = 1e3 * group.seconds() / steps
+    count = significant(len(group.messages) / steps, 2)
+    numbers = [f"{milliseconds:,.1f}", count, format_bytes(group.bytes)]
+    texts = [name_way(group), group.type, name_route(group), relative(group.line)]
+    return f"<tr>{cells(numbers, 'number')}{cells(texts, 'text')}</tr>"
+
+
+def cells(texts: Iterable[str], kind: str) -> str:
+    return "".join(f'<td class="{kind}">{escape(text)}</td>' for text in texts)
+
+
+def paragraph(text: str, kind: str = "text") -> str:
+    return f'<p class="{kind}">{escape(text)}</p>'

@@ -1,0 +1,140 @@
+"""The page of a profile: one file, without a network, in which nothing of the program is markup."""
+
+import re
+import shutil
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+from made_programs import make_finding, make_loop_profile, make_random_profile
+from raymeter.report import html
+
+BROWSER = shutil.which("chromedriver")
+VOID = {"meta", "input", "br", "path"}
+ATTACK = "<script>alert('x')</script>"
+
+
+class Page(HTMLParser):
+    """Collect the tags, attributes and texts of a page, and check that each tag is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID or tag == "path":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def with_class(self, name: str) -> list[dict]:
+        return [
+            attributes
+            for _, attributes in self.tags
+            if name in (attributes.get("class") or "").split()
+        ]
+
+
+def test_the_page_is_one_file_without_a_network():
+    text = html.render(make_loop_profile(make_finding()))
+    page = Page(text)
+    assert page.open == []
+    assert not re.search(r"https?://|url\(|@import", text)
+    for tag, attributes in page.tags:
+        assert tag not in ("link", "img", "iframe", "object")
+        assert not {"src", "href"} & attributes.keys()
+
+
+def test_each_process_has_a_lane_in_both_charts_of_each_step():
+    page = Page(html.render(make_loop_profile(make_finding())))
+    lanes = [attributes["title"] for attributes in page.with_class("name")]
+    assert lanes == ["driver", "Trainer"] * 6  # of three steps
+    assert len(page.with_class("panel")) == 3
+
+
+def test_messages_are_arrows_and_the_critical_path_is_marked():
+    page = Page(html.render(make_loop_profile(make_finding())))
+    assert len(page.with_class("message")) == 6  # a curve and its head, in three steps
+    critical = [
+        attributes["title"]
+        for attributes in page.with_class("work")
+        if "critical" in attributes["class"]
+    ]
+    assert any("sends Trainer.train" in title for title in critical)
+    assert any("runs Trainer.train" in title for title in critical)
+
+
+def test_nothing_of_the_program_is_markup():
+    finding = make_finding(
+        title=ATTACK, change=ATTACK, cause=ATTACK, price=ATTACK, line=f"{ATTACK}.py:1"
+    )
+    profile = make_loop_profile(finding, names=(f"{ATTACK}.train", ATTACK))
+    profile.program.recording.folder = profile.program.recording.folder / ATTACK
+    page = Page(html.render(profile))
+    scripts = [tag for tag, _ in page.tags if tag == "script"]
+    assert len(scripts) == 1  # its own
+    assert any(ATTACK in text for text in page.texts)
+
+
+def test_the_memory_is_shown_if_it_was_recorded():
+    profile = make_loop_profile()
+    assert "object store" not in html.render(profile)
+    profile.program.recording.stores = [
+        SimpleNamespace(time=float(time), used=time * 2**20, capacity=2**30, spilled=0)
+        for time in range(4)
+    ]
+    text = html.render(profile)
+    assert "At most 3 MiB of 1 GiB were used" in text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_page_of_any_program_can_be_read(seed):
+    text = html.render(make_random_profile(seed))
+    assert Page(text).open == []
+    assert len(text) < 5_000_000
+
+
+@pytest.mark.optional
+@pytest.mark.skipif(BROWSER is None, reason="no chromedriver: apt-get install chromium-driver")
+@pytest.mark.parametrize("width", [1280, 800])
+def test_a_browser_shows_the_chosen_step(tmp_path, width):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    path = tmp_path / "profile.html"
+    html.write(make_loop_profile(make_finding()), path)
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.chrome.service.Service(BROWSER)
+    browser = webdriver.Chrome(options=options, service=service)
+    try:
+        browser.set_window_size(width, 1000)
+        browser.get(path.as_uri())
+        panels = browser.find_elements("css selector", ".panel")
+        assert [panel.is_displayed() for panel in panels] == [True, False, False]
+        browser.find_element("css selector", "label[for=step-1]").click()
+        assert [panel.is_displayed() for panel in panels] == [False, True, False]
+        critical = panels[1].find_elements("css selector", ".bar.critical")
+        assert any(bar.is_displayed() and bar.size["width"] > 50 for bar in critical)
+        slider = panels[1].find_element("css selector", "input[type=range]")
+        canvas = panels[1].find_element("css selector", ".canvas")
+        before = canvas.size["width"]
+        slider.send_keys(webdriver.Keys.ARROW_RIGHT)
+        assert canvas.size["width"] > before
+        page_width = browser.execute_script("return document.documentElement.scrollWidth")
+        assert page_width <= browser.execute_script("return window.innerWidth")
+        assert browser.get_log("browser") == []
+    finally:
+        browser.quit()
