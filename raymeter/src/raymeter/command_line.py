@@ -109,6 +109,9 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="smaller messages are only counted (default: 100KiB)",
     )
+    parser.add_argument(
+        "--html", action="store_true", help="also write profile.html into the folder of the profile"
+    )
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument(
         "program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a program and its arguments"
@@ -170,6 +173,14 @@ def show_parser() -> argparse.ArgumentParser:
     parser = OneLineParser("raymeter show", description="Show a profile that exists.")
     parser.add_argument("folder", type=Path, help="folder of the profile")
     add_step(parser)
+    parser.add_argument(
+        "--html",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="FILE",
+        help="also write one page with timelines (default: profile.html in the folder)",
+    )
     return parser
 
 

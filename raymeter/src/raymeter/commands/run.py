@@ -24,7 +24,7 @@ def main(arguments: Namespace) -> int:
         raise UserError(f"{folder}: {error.strerror}. Give another folder with --output") from None
     code = run_program(words, environment)
     try:
-        show.show_folder(folder, arguments.step)
+        show.show_new_profile(folder, arguments.step, arguments.html)
     except UserError as error:
         print(f"raymeter: {error}", file=sys.stderr)
     return code

@@ -1,22 +1,61 @@
-"""Show a profile that exists."""
+"""Show a profile that exists, and write its files."""
 
 import shutil
 from argparse import Namespace
 from pathlib import Path
 
-from raymeter.advice import advise
+from raymeter.advice import Profile, advise
+from raymeter.errors import UserError
 from raymeter.profile.reader import read_recording
-from raymeter.report import terminal
+from raymeter.report import flow, html, perfetto, terminal
+
+PAGE = "profile.html"
+TEXT = "profile.txt"
+TRACE = "trace.json"
+FLOW = "flow.toml"
 
 
 def main(arguments: Namespace) -> int:
-    show_folder(arguments.folder, arguments.step)
+    """Print the profile of a folder, and write its page if `--html` is given."""
+    profile = load_profile(arguments.folder, arguments.step)
+    print(render(profile), end="")
+    if arguments.html is not None:
+        is_named = arguments.html != Path()  # --html without a file
+        path = arguments.html if is_named else arguments.folder / PAGE
+        write_page(profile, path)
     return 0
 
 
-def show_folder(folder: Path, step: str | None) -> None:
-    """Print the profile of a folder; raise UserError if it has none."""
-    profile = advise(read_recording(folder), step)
+def load_profile(folder: Path, step: str | None) -> Profile:
+    """Return the profile of a folder; raise UserError if it has none."""
+    return advise(read_recording(folder), step)
+
+
+def render(profile: Profile) -> str:
+    """Return the text of a profile for the width of this terminal."""
     width = shutil.get_terminal_size((80, 24)).columns
-    print(terminal.render(profile, width), end="")
-    print(f"Profile: {folder}")
+    return terminal.render(profile, width)
+
+
+def show_new_profile(folder: Path, step: str | None, has_page: bool) -> None:
+    """Print the profile of a program that has just run, and write its files; raise UserError if one of these fails."""
+    profile = load_profile(folder, step)
+    text = render(profile)
+    print(text, end="")
+    try:
+        (folder / TEXT).write_text(text, encoding="utf-8")
+        perfetto.write(profile, folder / TRACE)
+        flow.write(profile, folder / FLOW)
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}. Its other files are not written") from None
+    if has_page:
+        write_page(profile, folder / PAGE)
+
+
+def write_page(profile: Profile, path: Path) -> None:
+    """Write the page of a profile, and print where it is."""
+    try:
+        html.write(profile, path)
+    except OSError as error:
+        raise UserError(f"--html {path}: {error.strerror}. Give another file") from None
+    print(f"Page: {path}")
