@@ -88,6 +88,12 @@ def test_nothing_of_the_program_is_markup():
     assert any(ATTACK in text for text in page.texts)
 
 
+def test_the_page_has_the_same_answer_as_the_terminal():
+    assert "not your problem" in html.render(make_loop_profile(send=0.002))
+    text = html.render(make_loop_profile(make_finding()))
+    assert "not your problem" not in text and "The largest cause: the same content" in text
+
+
 def test_the_memory_is_shown_if_it_was_recorded():
     profile = make_loop_profile()
     assert "object store" not in html.render(profile)

@@ -10,7 +10,7 @@ from raymeter.findings import Advice
 from raymeter.profile.groups import Group
 from raymeter.report.html_memory import draw_memory
 from raymeter.report.html_steps import draw_steps, selectors
-from raymeter.report.terminal import describe_gain, say_answer, say_no_problem
+from raymeter.report.terminal import describe_gain, is_no_problem, say_answer, say_no_problem
 from raymeter.report.words import PAGE, name_route, name_way, percent, relative
 from raymeter.simulate.without_data import without_data
 from raymeter.units import format_bytes, significant
@@ -49,7 +49,7 @@ def read_part(name: str) -> str:
 def draw_answer(profile: Profile) -> str:
     """Return the answer, and what a step is."""
     moving = without_data(profile.program, profile.steps)
-    if not profile.groups and profile.is_no_problem:
+    if is_no_problem(profile, moving):
         return paragraph(say_no_problem(profile, moving), "answer")
     answer, steps = say_answer(profile, moving)
     return paragraph(answer, "answer") + paragraph(steps, "note")
