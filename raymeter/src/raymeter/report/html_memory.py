@@ -1,7 +1,7 @@
 """Draw the memory of the object store over time for the page."""
 
 from raymeter.profile.reader import Recording
-from raymeter.report.memory import StoreSample, store_samples
+from raymeter.report.store_samples import StoreSample, store_samples
 from raymeter.units import format_bytes, significant
 
 WIDTH = 1_000  # of the drawing
