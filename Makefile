@@ -6,6 +6,7 @@
 # make published            five runs of all one-node tables (several hours), into results/run-published
 # make gpu                  everything that a machine with GPUs can run (25 minutes)
 # make test                 lint, and all tests except the long ones; ARGS adds flags of pytest
+# make test-raymeter        the tests of raymeter, which make test runs, too
 # make test-all             all tests, also the long ones
 # make unit                 only the tests that start no workers
 # make lint                 ruff and mypy
@@ -26,7 +27,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick campaign published gpu test test-all unit lint peers faults publish profile-examples profile-versions put-gigabytes cases clean
+.PHONY: demo agreement run quick campaign published gpu test test-raymeter test-all unit lint peers faults publish profile-examples profile-versions put-gigabytes cases clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -66,8 +67,11 @@ published: .venv/installed-peers
 gpu: .venv/installed
 	$(PY) -m dataflow run --suite gpu $(FLAGS)
 
-test: lint
+test: lint test-raymeter
 	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-raymeter: .venv/installed
+	cd raymeter && ../$(PY) -m pytest -n 2 -m "not optional"
 
 test-all:
 	$(MAKE) test ARGS=--all
@@ -79,6 +83,7 @@ lint: .venv/installed
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	cd raymeter/src && ../../$(PY) -m mypy --config-file ../pyproject.toml
 
 peers: .venv/installed-peers
 

@@ -3,10 +3,10 @@
 import re
 import shutil
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
 from made_programs import make_finding, make_loop_profile, make_random_profile
+from raymeter.profile.events import Store
 from raymeter.report import html
 
 BROWSER = shutil.which("chromedriver")
@@ -98,8 +98,7 @@ def test_the_memory_is_shown_if_it_was_recorded():
     profile = make_loop_profile()
     assert "object store" not in html.render(profile)
     profile.program.recording.stores = [
-        SimpleNamespace(time=float(time), used=time * 2**20, capacity=2**30, spilled=0)
-        for time in range(4)
+        Store(time=float(time), used=time * 2**20, capacity=2**30, spilled=0) for time in range(4)
     ]
     text = html.render(profile)
     assert "At most 3 MiB of 1 GiB were used" in text

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from types import SimpleNamespace
 
 import pytest
 from made_programs import (
@@ -13,6 +12,7 @@ from made_programs import (
     make_random_profile,
     make_steps,
 )
+from raymeter.profile.events import Store
 from raymeter.report import perfetto
 from raymeter.report.critical import PathFinder
 from raymeter.report.timeline import make_timeline
@@ -63,7 +63,7 @@ def test_spans_of_a_row_do_not_overlap(tmp_path, seed):
 
 def test_the_memory_of_the_store_is_a_counter(tmp_path):
     profile = make_loop_profile()
-    sample = SimpleNamespace(time=1.5, used=10, capacity=20, spilled=5)
+    sample = Store(time=1.5, used=10, capacity=20, spilled=5)
     profile.program.recording.stores = [sample]
     events = read_trace(profile, tmp_path / "trace.json")
     (counter,) = [event for event in events if event["ph"] == "C"]

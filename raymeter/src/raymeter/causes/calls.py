@@ -45,17 +45,26 @@ def find_lines(program: Program, steps: Steps) -> list[Line]:
     for call in program.recording.calls:
         if call.event == "call" and not call.messages and steps.of(call.start) is not None:
             calls[call.line, call.name].append(call)
-    counted: dict[tuple[str, str], float] = defaultdict(float)
-    for process in program.recording.processes:
-        for item in process.recorder.counted if process.recorder else []:
-            if item.kind == "call" and item.written:
-                counted[item.line, item.name] = item.count / item.written
+    factors = find_factors(program)
     lines = []
     for (line, name), group in calls.items():
-        factor = max(1.0, counted[line, name])
+        factor = factors[line, name]
+        count = round(factor * len(group))
         seconds = sum(call.seconds - call.own_seconds for call in group)
-        lines.append(Line(line, name, group, round(factor * len(group)), factor * seconds))
+        lines.append(Line(line, name, group, count, factor * seconds))
     return lines
+
+
+def find_factors(program: Program) -> dict[tuple[str, str], float]:
+    """Return for each line how many calls there were per call that was written: 1 without sampling."""
+    factors: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
+    for process in program.recording.processes:
+        if process.recorder is None:
+            continue
+        for item in process.recorder.counted:
+            if item.kind == "call" and item.written:
+                factors[item.line, item.name] = item.count / item.written
+    return factors
 
 
 def task_seconds(program: Program, line: Line) -> float:

@@ -14,6 +14,7 @@ from raymeter.profile.steps import Steps
 from raymeter.units import format_milliseconds, significant
 
 CAUSE = "one task at a time"
+CLOCK_SECONDS = 0.001  # by which the clocks of two events may differ
 MIN_TASKS = 2  # per step that could run at the same time
 
 
@@ -22,8 +23,10 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     waits: dict[tuple[str, int, str], list[Call]] = defaultdict(list)
     for call in program.recording.calls:
         is_single = call.event == "get" and call.count == 1
-        if is_single and steps.of(call.start) is not None:
-            waits[call.process, call.thread, call.line].append(call)
+        step = steps.of(call.start)
+        if is_single and step is not None:
+            place = call.process, call.thread, call.line
+            waits[place].append(call)
     findings = []
     for calls in waits.values():
         tasks = serial_tasks(program, calls)
@@ -44,8 +47,9 @@ def serial_tasks(program: Program, calls: list[Call]) -> list[Task]:
         task = program.tasks.get(name)
         if submission is None or task is None or task.execute is None:
             continue
-        needs_last = last_object in submission.references if last_object else False
-        if submission.start >= last_end - 0.001 and not needs_last and not submission.messages:
+        needs_last = last_object in submission.references
+        is_later = submission.start >= last_end - CLOCK_SECONDS
+        if is_later and not needs_last and not submission.messages:
             tasks.append(task)
         last_end = call.end
         last_object = call.objects[0]
@@ -56,7 +60,9 @@ def parallel_tasks(program: Program, tasks: list[Task], per_step: float) -> floa
     """Return how many of these tasks could run at the same time: one per actor, and one per core."""
     cores = max(process.cores for process in program.recording.processes)
     actors = {task.actor for task in tasks if task.actor}
-    return min(per_step, cores, len(actors)) if actors else min(per_step, cores)
+    if actors:
+        cores = min(cores, len(actors))
+    return min(per_step, cores)
 
 
 def make_finding(program: Program, steps: Steps, calls: list[Call], tasks: list[Task]) -> Finding:

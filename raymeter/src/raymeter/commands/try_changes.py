@@ -12,6 +12,7 @@ from raymeter.advice import Profile
 from raymeter.commands.repeated_runs import Program, Recorder, Run, run_interleaved, seconds_of
 from raymeter.commands.run import new_folder
 from raymeter.launch import find_program
+from raymeter.profile.events import Received, Sent
 from raymeter.statistics import Ratio, compare_pairs, describe_ratio
 from raymeter.units import format_bytes, format_milliseconds
 
@@ -106,7 +107,7 @@ def find_settings(profile: Profile) -> list[Setting]:
 def fault_share(profile: Profile) -> float:
     """Return which share of the bytes of large messages lay in new pages when they were sent or read."""
     recording = profile.program.recording
-    events = [*recording.sent, *recording.received]
+    events: list[Sent | Received] = [*recording.sent, *recording.received]
     moved = sum(event.bytes for event in events)
     new = sum(PAGE_BYTES * event.faults for event in events)
     return new / moved if moved else 0.0

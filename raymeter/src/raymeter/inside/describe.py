@@ -6,6 +6,7 @@ from itertools import islice
 MAX_PARTS = 2_000  # of a message that are looked at; others are like them, or are left out
 MAX_FIELDS = 32
 MAX_NAMES = 64  # of keys in a dict; more are probably data, and no names
+NUMBERS = (int, float, bool)
 MIN_NUMBERS = 1_000  # in a list of numbers that is called one
 
 
@@ -77,13 +78,14 @@ def is_leaf(part):
 
 def describe_leaf(part):
     """Return what a part is, and its bytes; None for a container or a small object."""
-    if isinstance(part, (bytes, bytearray)):
-        return make_leaf("bytes", "bytes", [len(part)], len(part))
-    if isinstance(part, str):
-        return make_leaf("str", "str", [len(part)], len(part))
+    if isinstance(part, (bytes, bytearray, str)):
+        kind = "str" if isinstance(part, str) else "bytes"
+        length = len(part)
+        return make_leaf(kind, kind, [length], length)
     if isinstance(part, (list, tuple)) and is_numbers(part):
         dtype = "float" if isinstance(part[0], float) else "int"
-        return make_leaf(type(part).__name__, dtype, [len(part)], 8 * len(part))
+        length = len(part)
+        return make_leaf(type(part).__name__, dtype, [length], 8 * length)
     return describe_library_leaf(part)
 
 
@@ -91,8 +93,9 @@ def is_numbers(part):
     """Return whether a list holds numbers only, judged by its ends and its middle."""
     if len(part) < MIN_NUMBERS or not isinstance(part, (list, tuple)):
         return False
-    sample = (part[0], part[len(part) // 2], part[-1])
-    return all(type(item) in (int, float, bool) for item in sample)
+    middle = part[len(part) // 2]
+    sample = (part[0], middle, part[-1])
+    return all(type(item) in NUMBERS for item in sample)
 
 
 def describe_library_leaf(part):

@@ -112,11 +112,14 @@ class SenderIndex:
         position = self.read_from_channel[reader]
         self.read_from_channel[reader] += 1
         messages = self.channels[received.object]
-        return messages[min(position, len(messages) - 1)]
+        last = len(messages) - 1
+        return messages[min(position, last)]
 
     def choose(self, key: TaskKey, messages: list[Message], received: Received) -> Message:
         """Return the message with the position that the object has among those received."""
         objects = self.objects[key]
         if received.object not in objects:
             objects.append(received.object)
-        return messages[min(objects.index(received.object), len(messages) - 1)]
+        position = objects.index(received.object)
+        last = len(messages) - 1
+        return messages[min(position, last)]

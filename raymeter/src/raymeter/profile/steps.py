@@ -22,7 +22,10 @@ SLOW_START = (
     1.5  # times the median: a first step that takes longer contains the start of the workers
 )
 
+SHORTEST_SECONDS = 1e-9
+
 Key = tuple[str, str]  # what is called, and the line
+Thread = tuple[str, int]  # process and thread
 
 
 @dataclass
@@ -47,7 +50,8 @@ class Steps:
     @property
     def seconds(self) -> float:
         """Return the length of the median step."""
-        return median(end - start for start, end in self.times)
+        lengths = [end - start for start, end in self.times]
+        return median(lengths)
 
     @property
     def is_whole_program(self) -> bool:
@@ -56,9 +60,10 @@ class Steps:
     def of(self, time: float) -> int | None:
         """Return the number of the step to which a time belongs, from 0; None before the first and after the last."""
         number = bisect_right(self.starts, time) - 1
-        if number < 0 or time > self.times[number][1]:
+        if number < 0:
             return None
-        return number
+        _, end = self.times[number]
+        return number if time <= end else None
 
 
 @dataclass
@@ -71,6 +76,19 @@ class Cut:
     alike: float  # share of the time in steps that contain the same lines
     covered: float  # share of the time of the program
 
+    @property
+    def is_regular(self) -> bool:
+        """Return whether most of the time lies in steps that are alike."""
+        return self.alike >= MIN_ALIKE and self.covered >= MIN_COVERED
+
+    def is_finer_than(self, other: "Cut") -> bool:
+        """Return whether there are more steps, or as many that begin earlier."""
+        steps = len(self.starts)
+        other_steps = len(other.starts)
+        if steps == other_steps:
+            return self.starts[0] < other.starts[0]
+        return steps > other_steps
+
 
 def find_steps(program: Program, name: str | None = None) -> Steps:
     """Return the steps of a program, which is one step if no loop calls Ray.
@@ -78,35 +96,48 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
     `name` is a line such as "train.py:28", or a method or task, each call of which ends a step. Raise UserError if
     nothing has this name.
     """
-    begin, end = program.recording.start, program.recording.end
     if name:
         return find_named_steps(program, name)
-    threads = group_by_thread(program.recording.calls)
-    main = main_threads(program)
-    cuts = [cut_thread(threads[key]) for key in main]
+    recording = program.recording
+    threads = group_by_thread(recording.calls)
+    main = main_thread(program, threads)
+    cuts = [cut_thread(threads[main])] if main else []
+    if not any(cuts):  # the loop runs inside of a task or an actor
+        cuts = [cut_thread(calls) for key, calls in threads.items() if key != main]
     found = [cut for cut in cuts if cut is not None]
-    if not found:  # the loop runs inside of a task or an actor
-        cuts = [cut_thread(calls) for key, calls in threads.items() if key not in main]
-        found = [cut for cut in cuts if cut is not None]
     if found:
-        return make_steps(max(found, key=lambda cut: cut.covered * span(cut.calls)))
-    return Steps("the program", [(first_start(program.recording.calls, begin), end)])
+        longest = max(found, key=covered_seconds)
+        return make_steps(longest)
+    start = first_start(recording.calls, recording.start)
+    return Steps("the program", [(start, recording.end)])
 
 
 def cut_thread(calls: Sequence[Call]) -> Cut | None:
-    return best_cut(calls, first_start(calls, calls[0].start), max(call.end for call in calls))
+    """Return the steps of the calls of one thread, or None."""
+    begin = first_start(calls, calls[0].start)
+    end = max(call.end for call in calls)
+    return best_cut(calls, begin, end)
 
 
-def main_threads(program: Program) -> list[tuple[str, int]]:
-    """Return process and thread of each driver's thread that has called Ray for the longest time."""
-    threads = group_by_thread(program.recording.calls)
+def covered_seconds(cut: Cut) -> float:
+    return cut.covered * span(cut.calls)
+
+
+def main_thread(program: Program, threads: dict[Thread, list[Call]]) -> Thread | None:
+    """Return the driver's thread that has called Ray for the longest time."""
     drivers = {process.process for process in program.recording.drivers}
-    own = [key for key in threads if key[0] in drivers]
-    return sorted(own, key=lambda key: span(threads[key]), reverse=True)[:1]
+    longest: Thread | None = None
+    for thread, calls in threads.items():
+        process, _ = thread
+        if process not in drivers:
+            continue
+        if longest is None or span(calls) > span(threads[longest]):
+            longest = thread
+    return longest
 
 
-def group_by_thread(calls: Iterable[Call]) -> dict[tuple[str, int], list[Call]]:
-    threads: dict[tuple[str, int], list[Call]] = defaultdict(list)
+def group_by_thread(calls: Iterable[Call]) -> dict[Thread, list[Call]]:
+    threads: dict[Thread, list[Call]] = defaultdict(list)
     for call in calls:
         if call.line:
             threads[call.process, call.thread].append(call)
@@ -115,31 +146,33 @@ def group_by_thread(calls: Iterable[Call]) -> dict[tuple[str, int], list[Call]]:
 
 def first_start(calls: Sequence[Call], default: float = 0.0) -> float:
     """Return the start of the first call that creates no actor, because actors are created before the loop."""
-    return next((call.start for call in calls if call.kind != "actor"), default)
+    for call in calls:
+        if call.kind != "actor":
+            return call.start
+    return default
 
 
 def span(calls: Sequence[Call]) -> float:
-    return calls[-1].end - calls[0].start
+    first = calls[0]
+    last = calls[-1]
+    return last.end - first.start
 
 
-def busy_seconds(calls: Sequence[Call]) -> float:
-    return sum(call.seconds for call in calls)
+def key_of(call: Call) -> Key:
+    return call.event, call.line
 
 
 def best_cut(calls: Sequence[Call], begin: float, end: float) -> Cut | None:
     """Return the finest cut into steps that are alike, or None."""
-    counts = Counter((call.event, call.line) for call in collapse(calls))
-    cuts = []
+    counts = Counter(key_of(call) for call in collapse(calls))
+    best: Cut | None = None
     for key, count in counts.items():
-        if count >= MIN_STEPS:
-            cut = cut_at(calls, key, begin, end)
-            if cut.alike >= MIN_ALIKE and cut.covered >= MIN_COVERED:
-                cuts.append(cut)
-    if not cuts:
-        return None
-    most = max(len(cut.starts) for cut in cuts)
-    finest = [cut for cut in cuts if len(cut.starts) == most]
-    return min(finest, key=lambda cut: cut.starts[0])
+        if count < MIN_STEPS:
+            continue
+        cut = cut_at(calls, key, begin, end)
+        if cut.is_regular and (best is None or cut.is_finer_than(best)):
+            best = cut
+    return best
 
 
 def collapse(calls: Sequence[Call]) -> list[Call]:
@@ -147,45 +180,55 @@ def collapse(calls: Sequence[Call]) -> list[Call]:
     firsts: list[Call] = []
     last: Key | None = None
     for call in calls:
-        key = call.event, call.line
+        key = key_of(call)
         if key != last:
             firsts.append(call)
         last = key
     return firsts
 
 
-def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
-    """Return the steps that begin with a call of this line."""
+def split_at(calls: Sequence[Call], key: Key) -> list[list[Call]]:
+    """Return the parts of a sequence that begin with a call of this line."""
     parts: list[list[Call]] = []
     for call in collapse(calls):
-        if (call.event, call.line) == key:
+        if key_of(call) == key:
             parts.append([])
         if parts:
             parts[-1].append(call)
+    return parts
+
+
+def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
+    """Return the steps that begin with a call of this line."""
+    parts = split_at(calls, key)
     starts = [part[0].start for part in parts]
     ends = [*starts[1:], end]
-    contents = [frozenset((call.event, call.line) for call in part) for part in parts]
     seconds: dict[frozenset[Key], float] = defaultdict(float)
-    for content, part_start, part_end in zip(contents, starts, ends, strict=True):
+    for part, part_start, part_end in zip(parts, starts, ends, strict=True):
+        content = frozenset(key_of(call) for call in part)
         seconds[content] += part_end - part_start
-    total = sum(seconds.values())
-    most_seconds = max(seconds.values())
-    covered = total / max(1e-9, end - begin)
-    return Cut(key, calls, starts, most_seconds / max(1e-9, total), covered)
+    by_content = seconds.values()
+    total = max(SHORTEST_SECONDS, sum(by_content))
+    whole = max(SHORTEST_SECONDS, end - begin)
+    alike = max(by_content) / total
+    covered = total / whole
+    return Cut(key, calls, starts, alike, covered)
 
 
 def make_steps(cut: Cut) -> Steps:
     """Return the steps of a cut. A slow first step is left out: it contains the start of workers."""
-    first = cut.calls[0]
-    ends = [*cut.starts[1:], cut.calls[-1].end]
-    times = list(zip(cut.starts, ends, strict=True))
-    typical = median(end - start for start, end in times)
+    last = cut.calls[-1]
+    bounds = [*cut.starts, last.end]
+    times = list(pairwise(bounds))
+    lengths = [end - start for start, end in times]
+    slow = SLOW_START * median(lengths)
     skipped = 0
-    while len(times) > MIN_STEPS and times[0][1] - times[0][0] > SLOW_START * typical:
-        times.pop(0)
+    while len(lengths) - skipped > MIN_STEPS and lengths[skipped] > slow:
         skipped += 1
-    name = f"a pass of the loop at {cut.key[1]}"
-    return Steps(name, times, first.process, first.thread, cut.key[1], skipped)
+    first = cut.calls[0]
+    _, line = cut.key
+    name = f"a pass of the loop at {line}"
+    return Steps(name, times[skipped:], first.process, first.thread, line, skipped)
 
 
 def find_named_steps(program: Program, name: str) -> Steps:
@@ -194,14 +237,16 @@ def find_named_steps(program: Program, name: str) -> Steps:
     if calls:
         starts = [call.start for call in collapse(calls)]
         last = calls[-1]
-        times = list(zip(starts, [*starts[1:], last.end], strict=True))
-        return Steps(f"a pass of the loop at {name}", times, last.process, last.thread, last.line)
-    ends = sorted(
-        task.finished for task in program.tasks.values() if task.name == name and task.finished
-    )
+        bounds = [*starts, last.end]
+        times = list(pairwise(bounds))
+        title = f"a pass of the loop at {name}"
+        return Steps(title, times, last.process, last.thread, last.line)
+    tasks = program.tasks.values()
+    named = [task for task in tasks if task.name == name]
+    ends = [task.finished for task in named if task.finished]
+    ends.sort()
     if len(ends) < 2:
-        known = sorted({task.name for task in program.tasks.values() if task.name})
-        raise UserError(
-            f"--step {name}: give a line such as train.py:28, or one of {', '.join(known)}"
-        )
+        known = {task.name for task in tasks if task.name}
+        names = ", ".join(sorted(known))
+        raise UserError(f"--step {name}: give a line such as train.py:28, or one of {names}")
     return Steps(f"until {name} ends", list(pairwise(ends)), line=name)

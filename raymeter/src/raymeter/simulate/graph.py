@@ -21,6 +21,7 @@ from typing import Any
 from raymeter.memory.stores import find_spilling
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.simulate.nesting import outermost
 
 WAITING = ("get", "wait", "next")
 MAX_OVERLAPS = 256  # edges of one process that run at the same time
@@ -75,6 +76,16 @@ class Graph:
             return
         self.points[target].edges.append(Edge(source, max(0.0, seconds), **work))
 
+    def time_of(self, point: int) -> float:
+        """Return the recorded time of a point."""
+        return self.points[point].time
+
+    def start_of(self, call: Call) -> int:
+        return self.call_starts[call.process, call.number]
+
+    def end_of(self, call: Call) -> int:
+        return self.call_ends[call.process, call.number]
+
     def ready_point(self, reference: str) -> int | None:
         """Return the point at which an object is ready; None if nothing of it was recorded."""
         if reference in self.ready:
@@ -113,29 +124,35 @@ class Builder:
         self.graph = Graph(is_complete=bool(program.tasks))
         self.task_points: dict[str, TaskPoints] = {}
         self.fetches = {fetch.by: fetch for fetch in program.recording.fetches}
-        self.processes = {process.pid: process.process for process in program.recording.processes}
+        self.processes: dict[int, str] = {}
+        for process in program.recording.processes:
+            self.processes[process.pid] = process.process
 
     def add_points(self) -> None:
         graph = self.graph
         for call in self.program.recording.calls:
             key = call.process, call.number
-            graph.call_starts[key] = graph.add(call.start)
-            graph.call_ends[key] = graph.add(call.end)
+            start = graph.add(call.start)
+            end = graph.add(call.end)
+            graph.call_starts[key] = start
+            graph.call_ends[key] = end
             if call.event == "put":
-                graph.ready[call.object] = graph.call_ends[key]
+                graph.ready[call.object] = end
         for task in self.program.tasks.values():
-            if task.type != "DRIVER_TASK" and task.execute is not None:
+            is_driver = task.type == "DRIVER_TASK"
+            if not is_driver and task.execute is not None:
                 self.add_task(task, task.execute)
 
     def add_task(self, task: Task, execute: tuple[float, float]) -> None:
         graph = self.graph
-        start = task.deserialise[0] if task.deserialise else execute[0]
-        end = task.store[1] if task.store else execute[1]
+        execute_start, execute_end = execute
+        start = task.deserialise[0] if task.deserialise else execute_start
+        end = task.store[1] if task.store else execute_end
         points = TaskPoints(
             start=graph.add(start),
-            executing=graph.add(execute[0]),
-            executed=graph.add(execute[1]),
-            finished=graph.add(max(end, execute[1])),
+            executing=graph.add(execute_start),
+            executed=graph.add(execute_end),
+            finished=graph.add(max(end, execute_end)),
         )
         self.task_points[task.task] = points
         graph.ready[task.task] = points.finished
@@ -149,9 +166,9 @@ class Builder:
             points = self.task_points.get(task)
             last = points.executing if points else None
             for call in outermost(calls):
-                start = self.graph.call_starts[call.process, call.number]
+                start = self.graph.start_of(call)
                 self.add_work(last, start, "execute", process, thread)
-                last = self.graph.call_ends[call.process, call.number]
+                last = self.graph.end_of(call)
                 if call.event not in WAITING:
                     self.add_work(start, last, "call", process, thread)
             if points:
@@ -163,8 +180,8 @@ class Builder:
         """Connect two points with the work that was recorded between them."""
         if source is None:
             return
-        start = self.graph.points[source].time
-        end = self.graph.points[target].time
+        start = self.graph.time_of(source)
+        end = self.graph.time_of(target)
         work = {"process": process, "thread": thread, "start": start, "end": end, "part": part}
         self.graph.connect(source, target, end - start, **work)
 
@@ -187,9 +204,10 @@ class Builder:
 
     def connect_submission(self, call: Call, task: str, points: TaskPoints) -> None:
         """A task begins after the call that submits it, or during it, because the call ends a little later."""
-        start = self.graph.call_starts[call.process, call.number]
-        end = self.graph.call_ends[call.process, call.number]
-        if self.graph.points[points.start].time < self.graph.points[end].time:
+        start = self.graph.start_of(call)
+        end = self.graph.end_of(call)
+        begun = self.graph.time_of(points.start)
+        if begun < self.graph.time_of(end):
             self.add_work(start, points.start, "call", call.process, call.thread)
         else:
             self.graph.connect(end, points.start, **self.fetch_of(task))
@@ -211,7 +229,8 @@ class Builder:
     def connect_phases(self, task: Task, points: TaskPoints, process: str) -> None:
         """Connect the phases of a task. Those of a task without calls of its own are connected here, too."""
         self.add_work(points.start, points.executing, "deserialise", process, 0)
-        if not self.graph.points[points.executed].edges:
+        executed = self.graph.points[points.executed]
+        if not executed.edges:
             self.add_work(points.executing, points.executed, "execute", process, 0)
         self.add_work(points.executed, points.finished, "store", process, 0)
 
@@ -222,11 +241,10 @@ class Builder:
 
     def connect_actor(self, names: list[str]) -> None:
         """An actor runs one task after the other, as far as the recording shows it."""
-        ordered = sorted(
-            names, key=lambda name: self.graph.points[self.task_points[name].start].time
-        )
-        for earlier, later in pairwise(ordered):
-            self.graph.connect(self.task_points[earlier].finished, self.task_points[later].start)
+        tasks = [self.task_points[name] for name in names]
+        tasks.sort(key=lambda points: self.graph.time_of(points.start))
+        for earlier, later in pairwise(tasks):
+            self.graph.connect(earlier.finished, later.start)
 
     def connect_waits(self) -> None:
         """Connect the end of each wait with its start and with what it waits for."""
@@ -234,19 +252,28 @@ class Builder:
             if call.event in WAITING:
                 self.connect_wait(call)
 
+    def awaited_points(self, call: Call) -> list[int]:
+        """Return the points at which the objects were ready for which a call waited, as far as they are known."""
+        points: list[int] = []
+        for reference in call.objects:
+            point = self.graph.ready_point(reference)
+            if point is None:
+                continue
+            if self.graph.time_of(point) <= call.end:
+                points.append(point)
+        if call.event == "wait":
+            points.sort(key=self.graph.time_of)
+            ready = max(1, call.ready)
+            points = points[:ready]
+        return points
+
     def connect_wait(self, call: Call) -> None:
         """After the objects are ready, what is left of the call is work: fetching and reading them."""
         graph = self.graph
-        start = graph.call_starts[call.process, call.number]
-        end = graph.call_ends[call.process, call.number]
-        known = [graph.ready_point(reference) for reference in call.objects]
-        points = [
-            point for point in known if point is not None and graph.points[point].time <= call.end
-        ]
-        if call.event == "wait":
-            points.sort(key=lambda point: graph.points[point].time)
-            points = points[: max(1, call.ready)]
-        times = [graph.points[point].time for point in points]
+        start = graph.start_of(call)
+        end = graph.end_of(call)
+        points = self.awaited_points(call)
+        times = [graph.time_of(point) for point in points]
         work_start = max([call.start, *times])
         work = {
             "process": call.process,
@@ -260,11 +287,12 @@ class Builder:
 
     def set_delays(self) -> None:
         """Set what the edges of each point do not explain."""
-        points = self.graph.points
-        for point in points:
-            earliest = [points[edge.source].time + edge.seconds for edge in point.edges]
-            if earliest:
-                point.delay = max(0.0, point.time - max(earliest))
+        for point in self.graph.points:
+            if not point.edges:
+                continue
+            bounds = [self.graph.time_of(edge.source) + edge.seconds for edge in point.edges]
+            earliest = max(bounds)
+            point.delay = max(0.0, point.time - earliest)
 
     def name_argument_waits(self) -> None:
         """Make work of the delay before a task with references: it may wait until its arguments are read from disk."""
@@ -285,17 +313,9 @@ class Builder:
             self.graph.argument_waits.append(point.edges[0])
 
 
-def outermost(calls: list[Call]) -> list[Call]:
-    """Return the calls that are not inside of another one, such as ray.get in a method of ray.util.queue."""
-    kept: list[Call] = []
-    for call in sorted(calls, key=lambda call: (call.start, -call.seconds)):
-        if not kept or call.end > kept[-1].end + CLOCK_SECONDS:
-            kept.append(call)
-    return kept
-
-
 def find_work(edges: list[Edge], starts: list[float], time: float) -> list[Edge]:
     """Return the edges, sorted by their starts, that contain a time."""
     position = bisect_left(starts, time)
     first = max(0, position - MAX_OVERLAPS)
-    return [edge for edge in edges[first:position] if edge.end >= time]
+    begun = edges[first:position]
+    return [edge for edge in begun if edge.end >= time]

@@ -33,8 +33,13 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
     remaining = list(findings)
     advice: list[Advice] = []
     while remaining and len(advice) < MAX_ADVICE:
-        results = [(simulate(graph, steps, finding), finding) for finding in remaining]
-        after, best = min(results, key=lambda result: result[0])
+        after = before
+        best = remaining[0]
+        for finding in remaining:
+            seconds = simulate(graph, steps, finding)
+            if seconds < after:
+                after = seconds
+                best = finding
         if before - after < MIN_SHARE * steps.seconds:
             break
         prediction = Prediction(before, after, is_upper_limit=not fits)
@@ -71,8 +76,9 @@ def shorten(graph: Graph, savings: Sequence[Saving]) -> list[tuple[Edge, float]]
         found = find_work(edges, starts, saving.start)
         matching = [edge for edge in found if matches(edge, saving)]
         for edge in narrowest(matching):
-            changed.append((edge, edge.seconds))
-            edge.seconds = max(0.0, edge.seconds - saving.seconds)
+            earlier = edge.seconds
+            changed.append((edge, earlier))
+            edge.seconds = max(0.0, earlier - saving.seconds)
     return changed[::-1]
 
 
@@ -86,7 +92,8 @@ def work_by_process(graph: Graph) -> dict[str, tuple[list[Edge], list[float]]]:
     result = {}
     for process, edges in by_process.items():
         edges.sort(key=lambda edge: edge.start)
-        result[process] = edges, [edge.start for edge in edges]
+        starts = [edge.start for edge in edges]
+        result[process] = edges, starts
     return result
 
 

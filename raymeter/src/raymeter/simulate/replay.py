@@ -1,5 +1,6 @@
 """Replay the graph of a program with changed times."""
 
+from bisect import bisect_left
 from statistics import median
 
 from raymeter.profile.steps import Steps
@@ -11,14 +12,17 @@ def replay(graph: Graph, keeps_delays: bool = True) -> list[float]:
 
     A point without edges keeps its recorded time.
     """
-    order = sorted(range(len(graph.points)), key=lambda number: graph.points[number].time)
+    numbers = range(len(graph.points))
+    order = sorted(numbers, key=graph.time_of)
     times = [point.time for point in graph.points]
     for number in order:
         point = graph.points[number]
         if not point.edges:
             continue
-        earliest = max(times[edge.source] + edge.seconds for edge in point.edges)
-        times[number] = earliest + (point.delay if keeps_delays else 0.0)
+        bounds = [times[edge.source] + edge.seconds for edge in point.edges]
+        times[number] = max(bounds)
+        if keeps_delays:
+            times[number] += point.delay
     return times
 
 
@@ -27,30 +31,36 @@ def step_seconds(graph: Graph, times: list[float], steps: Steps) -> float:
 
     The bounds of a step are moved as the point that is next to them was.
     """
-    bounds = sorted({bound for step in steps.times for bound in step})
-    moved = dict(zip(bounds, move(graph, times, steps, bounds), strict=True))
-    return median(moved[end] - moved[start] for start, end in steps.times)
+    clock = MovedClock(graph, times, steps.process)
+    lengths = []
+    for start, end in steps.times:
+        moved_start = clock.move(start)
+        moved_end = clock.move(end)
+        lengths.append(moved_end - moved_start)
+    return median(lengths)
 
 
-def move(graph: Graph, times: list[float], steps: Steps, bounds: list[float]) -> list[float]:
-    """Return the new time of each bound: that of the point of the steps' process that is closest to it."""
-    numbers = [
-        number
-        for key, number in [*graph.call_starts.items(), *graph.call_ends.items()]
-        if not steps.process or key[0] == steps.process
-    ]
-    numbers.sort(key=lambda number: graph.points[number].time)
-    if not numbers:
-        return bounds
-    moved = []
-    position = 0
-    for bound in bounds:
-        while position + 1 < len(numbers):
-            here = abs(graph.points[numbers[position]].time - bound)
-            later = abs(graph.points[numbers[position + 1]].time - bound)
-            if later > here:
-                break
-            position += 1
-        number = numbers[position]
-        moved.append(bound + times[number] - graph.points[number].time)
-    return moved
+class MovedClock:
+    """Say when something that was recorded at a time would happen in a replay."""
+
+    def __init__(self, graph: Graph, times: list[float], process: str) -> None:
+        self.graph = graph
+        self.times = times
+        self.numbers: list[int] = []
+        for points in (graph.call_starts, graph.call_ends):
+            for (of_process, _), number in points.items():
+                if process in ("", of_process):
+                    self.numbers.append(number)
+        self.numbers.sort(key=graph.time_of)
+        self.recorded = [graph.time_of(number) for number in self.numbers]
+
+    def move(self, time: float) -> float:
+        """Return the new time: it moves as the closest point of the process does."""
+        position = bisect_left(self.recorded, time)
+        first = max(0, position - 1)
+        candidates = self.numbers[first : position + 1]
+        if not candidates:
+            return time
+        closest = min(candidates, key=lambda number: abs(self.graph.time_of(number) - time))
+        moved = self.times[closest] - self.graph.time_of(closest)
+        return time + moved

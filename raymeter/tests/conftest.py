@@ -1,0 +1,1 @@
+"""Tests of raymeter: run `pytest` in the folder above."""
