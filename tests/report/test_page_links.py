@@ -1,97 +1,49 @@
-"""Test what only the pages have: the claim, the systems, and that two places do not give one factor differently."""
+"""Check what the pages refer to: files, headings and charts, and the settings of Ray that the suite changes."""
 
 import re
-from collections import defaultdict
+import tomllib
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from made_records import make_record, rows_of, write_campaign
 
-from dataflow.analysis.result import group_results
-from dataflow.records.schema import ProcessCost
-from dataflow.report.pages import build_claim, build_systems, load_rows
-from dataflow.report.sections import measured_key, sections
+from common.flags import PRIVATE_CLUSTER
 
-VERSIONS = {"ray": "2.60.0", "torch": "2.13.0"}
-GENERATED = r"<!-- ([\w-]+): written by make publish -->\n(.*?)<!-- end of \1 -->"
-KEPT = {"retain_memory": True}
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+VARIABLES = ROOT / "dataflow" / "workers" / "variables.toml"
 
 
-@pytest.fixture
-def headline(tmp_path):
-    """Return the rows of three boots: queues, references and a graph, without and with kept memory."""
-    for boot in ("a", "b", "c"):
-        costs = {gib: {"driver": ProcessCost(peak_memory_bytes=gib * 2**30)} for gib in (6, 7, 11)}
-        times = [
-            ("store driver-queue", {}, 3.0, {"processes": costs[7]}),
-            ("store refs", {}, 2.0, {"processes": costs[6]}),
-            ("store refs", KEPT, 0.5, {"processes": costs[11]}),
-            ("graph shm", {}, 0.4, {"processes": costs[6]}),
-            ("graph shm", KEPT, 0.25, {"processes": costs[7]}),
-        ]
-        environment = {"clock_code": "a", "boot": boot, "versions": VERSIONS}
-        write_campaign(tmp_path / boot, *times, environment=environment)
-    return load_rows(tmp_path)
+def read_headings(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    kept = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return {heading.replace(" ", "-") for heading in kept}
 
 
-def test_the_claim_compares_equal_settings_and_has_the_memory(headline):
-    claim = build_claim({row.newest.name: row for row in headline}).sentence
-    assert "references 4 (4 to 4, 3 boots) times as fast" in claim
-    assert "need 11 GiB of memory instead of 6 GiB" in claim
-    on_both_sides = claim.partition("on both sides")[2]
-    assert "a compiled graph is 2 (2 to 2, 3 boots) times as fast as references" in on_both_sides
-    assert "with 7 GiB" in on_both_sides
+@pytest.mark.study
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_link_leads_to_a_file_and_a_heading_that_exist(page):
+    for target, heading in LINK.findall(page.read_text()):
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), target
+        if heading:
+            assert heading in read_headings(file), f"{target}#{heading}"
 
 
-def test_only_the_system_that_was_measured_has_a_factor_of_its_own(headline):
-    rows = rows_of(build_systems({row.newest.name: row for row in headline}))
-    measured = {row["system"].split()[0]: row["the system itself: times as fast"] for row in rows}
-    assert "kept memory: 1.19 (0.90 to 1.58), 5 pairs of runs" in measured.pop("verl")
-    assert set(measured.values()) == {"not measured"}
-    factors = [header for header in rows[0] if header.endswith("times as fast")][1:]
-    assert len(factors) == 3
-    for header in factors:
-        assert header.startswith("flat tensors of 32 to 160 MiB in this benchmark: ")
-        assert "GiB, 3 boots" in header
+@pytest.mark.study
+def test_each_chart_is_shown_on_a_page_with_a_text_for_those_who_cannot_see_it():
+    shown = {}
+    for page in PAGES:
+        for text, target in IMAGE.findall(page.read_text()):
+            shown[(page.parent / target).resolve()] = text
+    assert shown.keys() == {*(ROOT / "img").iterdir()}
+    assert all(shown.values())
 
 
-def test_a_page_does_not_give_a_factor_again_that_campaigns_have(headline):
-    records = [make_record("driver-queue", [3.0], [3.1], [2.9]), make_record("bytes", [2.0])]
-    records.append(make_record("shm", [0.3], [0.31], [0.29], runtime="graph"))
-    in_campaigns = {measured_key(row.newest) for row in headline}
-    (section,) = sections(group_results(records), in_campaigns)
-    shown = [section.table.cells[position][0] for position in section.table.page_rows]
-    assert shown == ["store driver-queue", "store bytes"]
-    peers = [make_record("driver-queue", [3.0], table="peers")]
-    peers.append(make_record("shm", [0.3], runtime="graph", table="peers"))
-    (section,) = sections(group_results(peers), in_campaigns)
-    assert [row[-1] for row in section.table.cells] == ["1", "see campaigns"]
-
-
-def factors_of_page(text):
-    """Yield (messages, configuration, baseline), and the factor without its interval, of each table of a page."""
-    for name, body in re.findall(GENERATED, text, re.DOTALL):
-        title, header = "", []
-        for line in body.splitlines():
-            if found := re.match(r"\*\*(.*?)\.\*\*", line):
-                title = found[1]
-            if not line.startswith("| "):
-                header = []
-                continue
-            cells = line.strip("| ").split(" | ")
-            if not header:
-                header = cells
-            for index, column in enumerate(header):
-                baseline = column.partition("times as fast as ")[2]
-                number = re.match(r"[\d.,]+", cells[index])
-                if baseline and number:
-                    yield (title, cells[0], baseline), number[0], name
-
-
-def test_no_two_places_give_the_same_factor_differently():
-    seen = defaultdict(dict)
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        for key, factor, name in factors_of_page(page.read_text()):
-            seen[key].setdefault(factor, f"{page.name}: {name}")
-    assert len(seen) > 30
-    assert {key: places for key, places in seen.items() if len(places) > 1} == {}
+def test_the_page_about_the_method_names_each_setting_of_ray_that_a_private_cluster_changes():
+    text = (ROOT / "docs" / "method.md").read_text()
+    sections = tomllib.loads(VARIABLES.read_text())
+    names = {*PRIVATE_CLUSTER, *sections["ray"], *sections["private_cluster"]}
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
