@@ -13,8 +13,8 @@
 # make peers                install ZeroMQ, Arrow Flight, TransferQueue and tensordict, which some tests and suites need
 # make faults               faults and hostile uses, and what runs say, keep and leave behind
 # make publish              regenerate img/ and the tables of README.md and docs/ from the records in results/
-# make profile-examples     profile programs of others, try the advice, and measure the cost (an hour; docs/profile.md)
-# make cases               programs with known causes before and after their fix and under raymeter (20 minutes); FLAGS="--only NAMES"
+# make profile-examples     profile programs of others with raymeter, and try its advice (an hour; docs/profile.md)
+# make cases                programs with known causes before and after their fix and under raymeter (40 minutes); FLAGS="--only NAMES"
 # make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
 # make profile-versions     profile a known program with three versions of Ray
 # make clean                remove the virtual environment, and the records and profiles of runs
@@ -94,23 +94,25 @@ faults: .venv/installed
 
 publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish
-	$(PY) -m examples.profiled.measure page
+	$(PY) -m examples.profiled.publish
 	$(PY) plot_results.py results/campaigns/*/*-flow-online-dpo.json
 
-profile-examples: .venv-profiled/installed .venv/installed
-	mkdir -p results/evidence/profile
-	for what in programs advice cost process; do .venv-profiled/bin/python -m examples.profiled.measure $$what || exit 1; done
-	$(PY) -m examples.profiled.measure page
+profile-examples: .venv-profiled/installed
+	.venv-profiled/bin/python -m examples.profiled.measure
 
 RAYS := 2.44.1 2.52.1 2.60.0
 profile-versions: .venv/installed
 	for version in $(RAYS); do $(PY) -m pip install --quiet --target .venv-profiled/ray-$$version ray==$$version \
 		aiosignal frozenlist || exit 1; done
-	$(PY) -m examples.profiled.measure versions $(RAYS:%=.venv-profiled/ray-%)
-	$(PY) -m examples.profiled.measure page
+	$(PY) raymeter/tests/versions.py --output results/evidence/raymeter/versions.json $(RAYS:%=.venv-profiled/ray-%)
 
-cases: .venv/installed
-	$(PY) raymeter/tests/scoreboard.py $(FLAGS)
+.venv-cases/installed: raymeter/tests/requirements.txt
+	$(PYTHON) -m venv .venv-cases
+	.venv-cases/bin/python -m pip install --quiet --disable-pip-version-check -r raymeter/tests/requirements.txt
+	touch $@
+
+cases: .venv-cases/installed
+	.venv-cases/bin/python raymeter/tests/scoreboard.py --output results/evidence/raymeter/scoreboard.json $(FLAGS)
 
 PUT_RAYS := 2.44.1 2.53.0 2.54.0 2.56.0 2.58.0 2.60.0
 PUTS := results/evidence/put-gigabytes.jsonl
@@ -143,4 +145,4 @@ put-gigabytes: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-profiled .pytest_cache .ruff_cache .mypy_cache results/run-* results/*.json profiles
+	rm -rf .venv .venv-profiled .venv-cases .pytest_cache .ruff_cache .mypy_cache results/run-* results/*.json raymeter-profiles

@@ -6,8 +6,7 @@
     python3 -m dataflow compare    compare two measurements
     python3 -m dataflow answer     show what the records say about one flow
     python3 -m dataflow nodes      measure several nodes on this machine
-    python3 -m dataflow profile    run a Ray program that exists, and show what its messages cost
-    python3 -m dataflow explain    show what one message costs, field by field
+    python3 -m dataflow replay     measure the messages of a program that raymeter has profiled
 
 `--help` after a verb shows its flags, and `--version` the version.
 """
@@ -24,7 +23,7 @@ sys.path.insert(0, __file__.rpartition("/dataflow/")[0])
 import common as common  # before other modules, because it checks the version of Python
 from dataflow.errors import UsageError, did_you_mean, run_main
 
-VERBS = ("run", "list", "report", "compare", "answer", "nodes", "profile", "explain")
+VERBS = ("run", "list", "report", "compare", "answer", "nodes", "replay")
 
 
 def main(argv: Sequence[str]) -> int:

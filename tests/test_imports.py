@@ -9,7 +9,7 @@ from conftest import ROOT
 
 ORDER = (
     "errors", "units", "interface of studies", "flows", "catalogue", "records", "plan", "trace", "endpoints", "nodes",
-    "workers", "analysis", "report", "measure", "transports", "studies", "profile", "commands", "__main__",
+    "workers", "analysis", "report", "measure", "transports", "studies", "commands", "__main__",
 )  # fmt: skip
 STUDIES = ROOT / "dataflow" / "studies"
 FILES = sorted(path for path in (ROOT / "dataflow").rglob("*.py") if path.name != "__init__.py")

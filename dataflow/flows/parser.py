@@ -146,7 +146,7 @@ def read_flow(path: str) -> Flow:
         return msgspec.toml.decode(Path(path).read_bytes(), type=Flow)
     except (OSError, msgspec.DecodeError) as error:
         raise ValueError(
-            f"--flow {path}: {error}: give a flow.toml that profile has written"
+            f"--flow {path}: {error}: give a flow.toml that raymeter has written"
         ) from None
 
 

@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from conftest import ROOT
 from made_records import make_run
 
 from dataflow import __main__ as program
-from dataflow.commands import answer, compare, report, run
+from dataflow.commands import answer, compare, replay, report, run
 from dataflow.commands import list as list_command
 from dataflow.flows.catalogue import FLOWS
 from dataflow.measure import supervisor
@@ -27,11 +26,12 @@ COMMAND = re.compile(r"python3? -m dataflow (\w+)(.*)")
 PARSERS = {
     "answer": answer.parse_command,
     "compare": compare.parse_arguments,
+    "replay": replay.make_parser().parse_args,
     "report": report.parse_command,
 }
 OF_NODES = ("--nodes", "--rate", "--command")  # each has a value
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-VERBS_OF_THE_SUITE = ("run", "list", "report", "compare", "answer", "nodes")
+VERBS_OF_THE_SUITE = ("run", "list", "report", "compare", "answer", "nodes", "replay")
 
 
 def find_docstrings(path):
@@ -63,12 +63,6 @@ def folder_of_a_user(monkeypatch, tmp_path):
         Path(name).touch()
 
 
-@cache
-def help_of(verb):
-    command = [sys.executable, "-m", "dataflow", verb, "--help"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
 def test_every_verb_has_an_example():
     assert {verb for verb, words in shown_commands() if words} >= {*program.VERBS}
 
@@ -87,10 +81,6 @@ def test_a_command_of_a_help_text_can_be_carried_out(folder_of_a_user, capsys, v
         run.parse_arguments(rest or ["store refs"])
     elif verb in PARSERS and words:
         PARSERS[verb](words)
-    elif verb in ("profile", "explain") and words:
-        shown = help_of(verb)
-        own = words[: words.index("train.py")] if "train.py" in words else words
-        assert {word for word in own if word.startswith("--")} <= {*re.findall("--[a-z-]+", shown)}
 
 
 def test_a_command_that_does_not_exist_is_found(folder_of_a_user):

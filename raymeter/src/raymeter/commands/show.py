@@ -7,12 +7,13 @@ from pathlib import Path
 from raymeter.advice import Profile, advise
 from raymeter.errors import UserError
 from raymeter.profile.reader import read_recording
-from raymeter.report import flow, html, perfetto, terminal
+from raymeter.report import flow, html, perfetto, summary, terminal
 
 PAGE = "profile.html"
 TEXT = "profile.txt"
 TRACE = "trace.json"
 FLOW = "flow.toml"
+SUMMARY = "profile.json"
 
 
 def main(arguments: Namespace) -> int:
@@ -46,6 +47,7 @@ def show_new_profile(folder: Path, step: str | None, has_page: bool) -> None:
         (folder / TEXT).write_text(text, encoding="utf-8")
         perfetto.write(profile, folder / TRACE)
         flow.write(profile, folder / FLOW)
+        summary.write(profile, folder / SUMMARY)
     except OSError as error:
         raise UserError(f"{folder}: {error.strerror}. Its other files are not written") from None
     if has_page:

@@ -1,0 +1,117 @@
+"""Measure the messages of a profiled Ray program in the suite: as the program sends them, and in other ways.
+
+raymeter train.py                                             profiles a program (docs/profile.md)
+python3 -m dataflow replay raymeter-profiles/20261126T203046-train     measures its messages
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.flags import OneLineParser
+from dataflow.analysis.result import group_results
+from dataflow.commands import run
+from dataflow.errors import UsageError
+from dataflow.records.files import load_all
+
+FLOW = "flow.toml"
+SUMMARY = "profile.json"
+FORWARDED = "through a process that only passes it on"  # the name of a cause in raymeter
+RETAINING = "MALLOC_TRIM_THRESHOLD_"  # one of the four variables that keep memory
+MAX_DIFFERENCE = 0.25  # of the time in the program, within which a replay holds
+OTHERS = (
+    "store refs",
+    "store refs --retain-memory",
+    "store refs --message packed",
+    "store refs --zero-copy",
+    "store refs --message packed --retain-memory",
+)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the suite needs of a profile."""
+
+    folder: Path
+    moving_seconds: float  # work of sending and reading messages per step, summed over processes
+    configuration: str  # that is most like the program
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the flags."""
+    parser = OneLineParser(
+        "python3 -m dataflow replay",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="a profile that raymeter has written")
+    parser.add_argument("--iterations", type=int, default=10, help="per run (%(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="per configuration (%(default)s)")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be measured")
+    return parser
+
+
+def load_profile(folder: Path) -> Profile:
+    """Return what the suite needs of a profile; raise UsageError if the folder has none."""
+    for name in (FLOW, SUMMARY):
+        if not (folder / name).is_file():
+            raise UsageError(
+                f"{folder} has no {name}: give a folder that raymeter has written, of a program with large messages"
+            )
+    try:
+        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        seconds = float(summary["moving"]["work_seconds"])
+        configuration = choose_configuration(summary)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{folder / SUMMARY} is no summary of raymeter: {error}") from None
+    return Profile(folder, seconds, configuration)
+
+
+def choose_configuration(summary: dict[str, Any]) -> str:
+    """Return the configuration that sends messages as the program does."""
+    causes = [advice["cause"] for advice in summary["advice"]]
+    configuration = "store driver-queue" if FORWARDED in causes else "store refs"
+    if RETAINING in summary["settings"]:
+        configuration += " --retain-memory"
+    return configuration
+
+
+def make_words(profile: Profile, arguments: argparse.Namespace) -> list[str]:
+    """Return the words of `run`: the configuration of the program first, and then the others."""
+    own = profile.configuration
+    words = [own, *(other for other in OTHERS if other != own)]
+    words += ["--flow", str(profile.folder / FLOW)]
+    words += ["--iterations", str(arguments.iterations), "--runs", str(arguments.runs)]
+    if arguments.dry_run:
+        words.append("--dry-run")
+    return words
+
+
+def judge(profile: Profile, seconds: float) -> str:
+    """Return whether the suite needs about as long as the program."""
+    seen = profile.moving_seconds
+    verdict = "does not hold: it differs by more than 25 %"
+    if abs(seconds - seen) <= seen * MAX_DIFFERENCE:
+        verdict = "holds"
+    return (
+        f"Messages of a step: {seen:.3g} s of work in the program, summed over its processes; {seconds:.3g} s as "
+        f"{profile.configuration}. The replay {verdict}."
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure the messages of a profile, and say whether the replay holds; return the exit code of `run`."""
+    arguments = make_parser().parse_args(argv)
+    profile = load_profile(arguments.folder)
+    words = make_words(profile, arguments)
+    if arguments.dry_run:
+        return run.main(words)
+    output = profile.folder / "replay"
+    code = run.main([*words, "--output", str(output)])
+    for result in group_results(load_all([output])):
+        if result.label == profile.configuration:
+            print(judge(profile, result.typical_seconds))
+    return code

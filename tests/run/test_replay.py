@@ -1,0 +1,93 @@
+"""Check what the replay of a profile measures, and when it says that it holds."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from conftest import ROOT
+
+from dataflow.commands import replay
+from dataflow.errors import UsageError
+
+
+@pytest.fixture
+def make_profile(tmp_path):
+    """make_profile(causes, settings) writes the files of a profile, and returns its folder."""
+
+    def make(causes=(), settings=None):
+        summary = {
+            "moving": {"work_seconds": 0.2},
+            "advice": [{"cause": cause} for cause in causes],
+            "settings": settings or {},
+        }
+        (tmp_path / replay.SUMMARY).write_text(json.dumps(summary))
+        (tmp_path / replay.FLOW).write_text("")
+        return tmp_path
+
+    return make
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The words with which the suite was started. Each configuration takes `measured.seconds`."""
+    seen = SimpleNamespace(words=[], seconds=0.2)
+
+    def measure(words):
+        seen.words = words
+        return 0
+
+    def results_of(_):
+        return [SimpleNamespace(label=seen.words[0], typical_seconds=seen.seconds)]
+
+    monkeypatch.setattr(replay.run, "main", measure)
+    monkeypatch.setattr(replay, "load_all", lambda _: None)
+    monkeypatch.setattr(replay, "group_results", results_of)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.24, "The replay holds."), (0.26, "does not hold")]
+)
+def test_a_replay_holds_within_a_quarter_of_the_time_in_the_program(
+    make_profile, measured, capsys, seconds, text
+):
+    measured.seconds = seconds
+    assert replay.main([str(make_profile())]) == 0
+    assert text in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("causes", "settings", "first"),
+    [
+        ([], {}, "store refs"),
+        (["tensors in the pickle", replay.FORWARDED], {}, "store driver-queue"),
+        ([], {"MALLOC_TRIM_THRESHOLD_": "1"}, "store refs --retain-memory"),
+    ],
+)
+def test_the_first_configuration_is_most_like_the_program(
+    make_profile, measured, causes, settings, first
+):
+    replay.main([str(make_profile(causes, settings))])
+    configurations = measured.words[: measured.words.index("--flow")]
+    assert configurations[0] == first
+    assert len(configurations) == len(set(configurations))
+
+
+def test_the_cause_has_the_name_that_raymeter_gives_it():
+    source = ROOT / "raymeter" / "src" / "raymeter" / "causes" / "forwarded.py"
+    assert f'CAUSE = "{replay.FORWARDED}"' in source.read_text()
+
+
+@pytest.mark.parametrize("missing", [replay.FLOW, replay.SUMMARY])
+def test_a_folder_without_a_profile_is_named(make_profile, missing):
+    folder = make_profile()
+    (folder / missing).unlink()
+    with pytest.raises(UsageError, match=missing):
+        replay.main([str(folder)])
+
+
+def test_a_summary_that_is_none_is_named(make_profile):
+    folder = make_profile()
+    (folder / replay.SUMMARY).write_text("{}")
+    with pytest.raises(UsageError, match="no summary of raymeter"):
+        replay.main([str(folder)])
