@@ -1,7 +1,8 @@
-"""Measure the messages of a profiled Ray program in the suite: as the program sends them, and in other ways.
+"""Measure the messages of a Ray program that raymeter has profiled: as the program sends them, and in other ways.
 
-raymeter train.py                                             profiles a program (docs/profile.md)
-python3 -m dataflow replay raymeter-profiles/20261126T203046-train     measures its messages
+    python3 -m dataflow replay raymeter-profiles/20261126T203046-train
+
+`raymeter train.py` profiles a program (docs/profile.md).
 """
 
 import argparse
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.flags import OneLineParser
 from dataflow.analysis.result import group_results
 from dataflow.commands import run
 from dataflow.errors import UsageError
+from dataflow.plan.command_line import OneLineParser
 from dataflow.records.files import load_all
 
 FLOW = "flow.toml"
@@ -40,16 +41,18 @@ class Profile:
     configuration: str  # that is most like the program
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> OneLineParser:
     """Return the parser of the flags."""
-    parser = OneLineParser(
-        "python3 -m dataflow replay",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = OneLineParser(__doc__, "python3 -m dataflow replay PROFILE [flags]")
+    parser.add_argument(
+        "folder", type=Path, metavar="PROFILE", help="a profile that raymeter has written"
     )
-    parser.add_argument("folder", type=Path, help="a profile that raymeter has written")
-    parser.add_argument("--iterations", type=int, default=10, help="per run (%(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="per configuration (%(default)s)")
+    parser.add_argument(
+        "--iterations", type=int, default=10, metavar="N", help="per run (%(default)s)"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=3, metavar="N", help="per configuration (%(default)s)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only show what would be measured")
     return parser
 
@@ -104,7 +107,7 @@ def judge(profile: Profile, seconds: float) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Measure the messages of a profile, and say whether the replay holds; return the exit code of `run`."""
-    arguments = make_parser().parse_args(argv)
+    arguments = make_parser().parse_all(argv)
     profile = load_profile(arguments.folder)
     words = make_words(profile, arguments)
     if arguments.dry_run:

@@ -98,15 +98,16 @@ def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     sizes = [field.name for field in FLAGS if field.metadata["size"]]
     names = ["flow", "message", "placement", *sizes]
     named = {"message"}
+    arguments = [plan.options.arguments for plan, _ in planned]
     for name in names:
-        values = {plan.options.arguments[name] for plan, _ in planned}
+        values = {given[name] for given in arguments}
         if len(values - {None}) > 1:
             named.add(name)
     items = []
     for index, (plan, skipped) in enumerate(planned):
         shown = {}
         for name in names:
-            value = plan.options.arguments[name]
+            value = arguments[index][name]
             if value is True or (value is not None and name in named):
                 shown[name] = value
         transport = plan.transport

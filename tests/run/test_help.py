@@ -26,7 +26,7 @@ COMMAND = re.compile(r"python3? -m dataflow (\w+)(.*)")
 PARSERS = {
     "answer": answer.parse_command,
     "compare": compare.parse_arguments,
-    "replay": replay.make_parser().parse_args,
+    "replay": replay.make_parser().parse_all,
     "report": report.parse_command,
 }
 OF_NODES = ("--nodes", "--rate", "--command")  # each has a value

@@ -117,7 +117,7 @@ FAULTS = [
     Fault("an actor crashes in C", "torch multiprocessing", "iteration 6: actor-1 died", "actor-1:6:segfault",
           is_quick=True),
     Fault("an actor raises an error", "store refs", "iteration 6: actor-2 raised OSError: injected fault$",
-          "actor-2:6:raise", is_quick=True),
+          "actor-2:6:raise"),
     Fault("an actor hangs in C", "torch gloo", "iteration 6: .*actor-1 is stuck after iteration 5", "actor-1:6:hang",
           HANGS, is_quick=True),
     Fault("an actor's process is stopped", "torch mapped", r"iteration 6: .*3 s \(--timeout\).*actor-2.* stopped",

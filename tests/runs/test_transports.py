@@ -40,6 +40,16 @@ DRIVER_PATHS = {  # of transports that send the driver's own messages in another
 # A transport that is added to the catalogue is run here without another edit. Studies run theirs, also torch broadcast.
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
           and t.module.startswith("transports.") and t.name not in ("broadcast", "collectives")]  # fmt: skip
+# Others of their runtime send in nearly the same way.
+SIMILAR = (
+    "store bytes",
+    "store numpy",
+    "graph bytes",
+    "graph pickle",
+    "graph mapped",
+    "rdt nixl",
+    "torch multiprocessing",
+)
 ONE_ACTOR = (
     "store driver-queue",
     "store bytes",
@@ -61,16 +71,22 @@ WITH_FLAGS = [
     ),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),
-    (
-        "rdt",
-        "nixl-pull",
-        "--reuse-buffers",
-        "--in-flight",
-        "2",
-        "--flow",
-        "a -> b: x uint8 13B, y int64 16B, z uint8 3B",
+    pytest.param(
+        (
+            "rdt",
+            "nixl-pull",
+            "--reuse-buffers",
+            "--in-flight",
+            "2",
+            "--flow",
+            "a -> b: x uint8 13B, y int64 16B, z uint8 3B",
+        ),
+        marks=pytest.mark.long,
     ),
-    ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", *CHAIN_ODD),
+    pytest.param(
+        ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", *CHAIN_ODD),
+        marks=pytest.mark.long,
+    ),
 ]
 
 
@@ -112,7 +128,13 @@ def check(finished, transport):
     assert str(finished.output) in finished.stdout
 
 
-@pytest.mark.parametrize("transport", ON_CPU, ids=lambda transport: transport.label)
+def mark_similar(transport):
+    """Leave a transport to --all if another one of its runtime is like it."""
+    marks = pytest.mark.long if transport.label in SIMILAR else ()
+    return pytest.param(transport, id=transport.label, marks=marks)
+
+
+@pytest.mark.parametrize("transport", [mark_similar(transport) for transport in ON_CPU])
 def test_fields_arrive_with_the_most_iterations_in_flight(run_script, join_cluster, transport):
     if "nixl" in transport.requirements.modules:
         pytest.importorskip("nixl")

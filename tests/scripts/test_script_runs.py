@@ -16,8 +16,9 @@ STORE, GRAPH = (
     ROOT / "ray_cg_simulate_chat_learn_data_flow.py",
 )
 CASES = [  # each transport with a cluster of its own or with a shared one, which goes on after the run
-    (STORE, "driver-queue", False), (STORE, "ref-queue", True), (STORE, "refs", True),
-    (GRAPH, "pickle", False), (GRAPH, "shm", True),
+    (STORE, "driver-queue", False), (STORE, "refs", True), (GRAPH, "shm", True),
+    pytest.param(STORE, "ref-queue", True, marks=pytest.mark.long),
+    pytest.param(GRAPH, "pickle", False, marks=pytest.mark.long),
 ]  # fmt: skip
 SHORT, LONG = ("--warmup", "1", "--iterations", "3"), ("--warmup", "0", "--iterations", "1000000")
 pytestmark = pytest.mark.runs
@@ -55,9 +56,9 @@ def find_actors(script):
 
 @pytest.mark.parametrize(("script", "fault", "code", "message"), [
     (STORE, "kill", 1, "(policy|reference|reward) died"),
-    (GRAPH, "kill", 1, "(policy|reference|reward) died"),
-    (STORE, signal.SIGINT, 130, "interrupted after [0-9]+ timed iterations"),
-    (GRAPH, signal.SIGTERM, 130, "interrupted after [0-9]+ timed iterations"),
+    pytest.param(GRAPH, "kill", 1, "(policy|reference|reward) died", marks=pytest.mark.long),
+    pytest.param(STORE, signal.SIGINT, 130, "interrupted after [0-9]+ timed iterations", marks=pytest.mark.long),
+    pytest.param(GRAPH, signal.SIGTERM, 130, "interrupted after [0-9]+ timed iterations", marks=pytest.mark.long),
     (GRAPH, "suspend", 130, "interrupted after [0-9]+ timed iterations"),  # an actor that hangs, then Ctrl-C
 ])  # fmt: skip
 def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(
@@ -101,7 +102,9 @@ def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_
     assert len(load(finished.output).runs[0].warmup_seconds) == 1
 
 
-@pytest.mark.parametrize(("setting", "is_copy"), [("0", True), ("1", False)])
+@pytest.mark.parametrize(
+    ("setting", "is_copy"), [("0", True), pytest.param("1", False, marks=pytest.mark.long)]
+)
 def test_a_script_finds_out_whether_readers_own_a_copy(run_script, tmp_path, setting, is_copy):
     variable = '"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": '
     change = ("common/flags.py", variable + '"0"', f'{variable}"{setting}"')

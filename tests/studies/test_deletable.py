@@ -63,8 +63,18 @@ sections.find_tables()
 """
 
 
+def of_studies(*quick):
+    """Return all studies; only --all runs those that are not among the quick ones."""
+    names = []
+    for name in studies():
+        marks = () if name in quick else pytest.mark.long
+        names.append(pytest.param(name, marks=marks))
+    return names
+
+
+# The two with most flags of their own. Unit tests see that nobody imports the others.
 @pytest.mark.runs  # because each copy starts a process
-@pytest.mark.parametrize("name", studies())
+@pytest.mark.parametrize("name", of_studies("chatlearn", "external_systems"))
 def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
     copy_without(name, tmp_path, PACKAGES)
     run_in(tmp_path, "-c", LOOK_AT_ALL)

@@ -74,7 +74,7 @@ def test_sizes_that_do_not_fit_are_rejected(sizes, error):
     pytest.param("graph zero-copy", "", marks=LONG),
     ("torch broadcast", "--bucket-size 8MiB"),
     pytest.param("torch gloo", "--senders 2 --sharded --message packed", marks=LONG),
-    ("torch mapped", "--copy-in --copy-out"),
+    pytest.param("torch mapped", "--copy-in --copy-out", marks=LONG),
 ])  # fmt: skip
 def test_updates_are_verified_and_timed_part_by_part(measure, configuration, flags):
     model = (
