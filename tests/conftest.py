@@ -26,7 +26,7 @@ from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records import files
 from dataflow.records.schema import Record, Run
-from dataflow.studies import studies
+from dataflow.study import studies
 from dataflow.workers import cleanup
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ from pathlib import Path
 from conftest import ROOT
 
 ORDER = (
-    "errors", "units", "interface of studies", "flows", "catalogue", "records", "plan", "trace", "endpoints", "nodes",
+    "errors", "units", "study", "flows", "catalogue", "records", "plan", "trace", "endpoints", "nodes",
     "workers", "analysis", "report", "measure", "transports", "studies", "commands", "__main__",
 )  # fmt: skip
 STUDIES = ROOT / "dataflow" / "studies"
@@ -35,10 +35,7 @@ def imported_packages(path: Path):
             first, *rest = name.split(".")
             if first != "dataflow":
                 continue
-            if rest[0] == "studies" and (STUDIES / rest[1]).is_dir() is False:
-                yield "interface of studies"
-            else:
-                yield rest[0]
+            yield rest[0]
 
 
 def test_modules_import_only_packages_before_their_own():

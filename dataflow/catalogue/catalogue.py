@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from dataflow.studies import STUDIES_FOLDER
+from dataflow.study import STUDIES_FOLDER
 
 # Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
 INLINED_BYTES = 100 * 1024

@@ -22,7 +22,7 @@ from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Edge, Flow, Task
 from dataflow.flows.message import OFFSETS, VALUES
 from dataflow.plan.plan import Plan
-from dataflow.studies import load
+from dataflow.study import load
 from dataflow.trace import spans
 
 FAULTS = Path(__file__).parents[2] / "tests" / "fault_injection.py"

@@ -23,7 +23,7 @@ from dataflow.flows.message import (
     flat_message,
 )
 from dataflow.flows.parser import ARROW, load_function, parse_flow, read_flow
-from dataflow.studies import studies
+from dataflow.study import studies
 from dataflow.units import format_bytes
 
 

@@ -26,7 +26,7 @@ from dataflow.measure.references import CpuTime
 from dataflow.plan.options import MIN_WARMUP_GROUPS
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import ProcessCost
-from dataflow.studies import load, studies
+from dataflow.study import load, studies
 from dataflow.trace.spans import Recorded, collect_spans
 from dataflow.workers.worker_group import Connection, WorkerGroup
 

@@ -14,7 +14,7 @@ from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import MODELS
 from dataflow.plan.flag import KINDS, flag
-from dataflow.studies import Added, studies
+from dataflow.study import Added, studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

@@ -19,7 +19,7 @@ from dataflow.flows.message import flat_message, jagged_message
 from dataflow.plan import validate
 from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_STORE_BYTES, MIN_WARMUP_GROUPS, Options
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
-from dataflow.studies import Added, studies
+from dataflow.study import Added, studies
 from dataflow.units import format_bytes
 
 MAX_BESIDE = 100_000  # iterations of the flow of --beside; their times take 1.6 MB

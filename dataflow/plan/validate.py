@@ -21,7 +21,7 @@ from dataflow.flows.flow import Flow
 from dataflow.flows.message import jagged_message
 from dataflow.plan.options import FORMS, RESULTS, Options
 from dataflow.records.machine import cuda_version
-from dataflow.studies import studies
+from dataflow.study import studies
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 CGROUPS = Path("/sys/fs/cgroup")

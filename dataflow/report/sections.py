@@ -27,7 +27,7 @@ from dataflow.report.tables import (
     format_significant,
     make_table,
 )
-from dataflow.studies import STUDIES_FOLDER, studies
+from dataflow.study import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
 MAX_PAGE_ROWS = 12  # of a table on a page

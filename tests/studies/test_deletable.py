@@ -8,7 +8,7 @@ import sys
 import pytest
 from conftest import KILOBYTES, ROOT, RUN_SECONDS
 
-from dataflow.studies import studies
+from dataflow.study import studies
 
 PACKAGES = ("dataflow/", "common/")
 

@@ -4,9 +4,9 @@ Facts about alibaba/ChatLearn are those of commit 85ee7dfe (v1.0.1).
 """
 
 from dataflow.flows.chatlearn_messages import of_samples, offline_dpo
-from dataflow.studies import Study
 from dataflow.studies.chatlearn.flags import ChatLearnFlags, is_chatlearns_transport
 from dataflow.studies.chatlearn.rules import find_errors
+from dataflow.study import Study
 
 STUDY = Study(
     flows={"dpo": of_samples(offline_dpo)},

@@ -10,8 +10,8 @@ import torch
 
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.message import NUMBER_BYTES
-from dataflow.studies import Part
 from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.study import Part
 
 # The operations that every record has, also if there were none.
 OPERATIONS = (

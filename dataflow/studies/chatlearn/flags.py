@@ -11,8 +11,8 @@ from msgspec import Meta
 from dataflow.flows.flow import Edge, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Field, Message
 from dataflow.plan.flag import flag
-from dataflow.studies import Added
 from dataflow.studies.chatlearn.layout import ModelLayout, make_layouts, parse_counts
+from dataflow.study import Added
 
 TRANSPORT = "store ref-queue"
 DATASET = "stream-dataset"  # the task and actor that read the results with --sink trainer

@@ -15,7 +15,7 @@ from msgspec import Meta
 from dataflow.flows.flow import Flow, Task, tasks_in_turn
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message, model_fields
 from dataflow.plan.flag import flag
-from dataflow.studies import Study
+from dataflow.study import Study
 
 _size = partial(flag, "detached-ppo", None, size=True)
 _FEW = Meta(ge=1, le=16)

@@ -6,7 +6,7 @@ from typing import Any
 import psutil
 
 from dataflow.flows.message import ACKNOWLEDGEMENT
-from dataflow.studies import Study
+from dataflow.study import Study
 from dataflow.units import format_bytes
 
 

@@ -13,7 +13,7 @@ from dataflow.endpoints.tensors import Payload, assemble, tensors_of
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import Message
-from dataflow.studies import Part
+from dataflow.study import Part
 
 # On import, tensordict calls a function whose name torch is changing, and torch warns of that.
 logging.getLogger("torch.fx").setLevel(logging.ERROR)

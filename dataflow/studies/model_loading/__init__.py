@@ -16,7 +16,7 @@ from msgspec import Struct
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, model_fields
 from dataflow.plan.flag import flag
-from dataflow.studies import Study
+from dataflow.study import Study
 from dataflow.units import format_bytes
 
 PUBLISHER = "publisher"

@@ -21,8 +21,8 @@ from dataflow.endpoints.payload import digest, make_field
 from dataflow.endpoints.tensors import from_array, pack, split_buffer, to_array, unpack
 from dataflow.errors import RunFailed
 from dataflow.flows.message import Field, Message
-from dataflow.studies import Part
 from dataflow.studies.model_loading import PUBLISHER, Load
+from dataflow.study import Part
 from dataflow.workers.cleanup import SHARED_MEMORY, find_marked
 
 Tensors = dict[str, torch.Tensor]

@@ -19,7 +19,7 @@ from msgspec import Meta
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 from dataflow.plan.flag import flag
-from dataflow.studies import Study
+from dataflow.study import Study
 from dataflow.units import parse_seconds
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"

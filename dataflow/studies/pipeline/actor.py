@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dataflow.errors import RunFailed
-from dataflow.studies import Part
+from dataflow.study import Part
 
 
 class Steps(msgspec.Struct, forbid_unknown_fields=True):

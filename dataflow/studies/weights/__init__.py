@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Meta
 
 from dataflow.plan.flag import flag
-from dataflow.studies import Study
 from dataflow.studies.weights.flow import changes_flow, weights
+from dataflow.study import Study
 from dataflow.units import parse_bytes
 
 _size = partial(flag, "weights", None, size=True)

@@ -18,10 +18,10 @@ from dataflow.endpoints.tensors import Payload, assemble, check_inputs, copy, fl
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import VALUES, Message
-from dataflow.studies import Part
 from dataflow.studies.weights.flow import INDICES
 from dataflow.studies.weights.parameters import Parameters
 from dataflow.studies.weights.updates import UpdateTimes
+from dataflow.study import Part
 
 
 class WeightsPart(Part):

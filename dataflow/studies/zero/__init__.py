@@ -15,7 +15,7 @@ from msgspec import Meta
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, model_fields
 from dataflow.plan.flag import flag
-from dataflow.studies import Study
+from dataflow.study import Study
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
 # The gradients; gradients, then updated parameters; parameters for forward and backward pass, then gradients.

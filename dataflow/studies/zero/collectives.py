@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dataflow.studies import Part
 from dataflow.studies.zero import ALL_GATHER, ALL_REDUCE, NUMBER_BYTES, REDUCE_SCATTER
+from dataflow.study import Part
 
 MAX_SUM = 2047  # float16 holds whole numbers up to this one exactly, so the order of additions does not matter
 
