@@ -187,7 +187,7 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
         elif verb in PARSERS:
             PARSERS[verb](words)
         else:
-            assert verb in ("list", "nodes", "profile", "explain"), words
+            assert verb in ("list", "nodes"), words
 
 
 def test_one_iteration_between_verifications_is_the_configuration_without_the_flag():

@@ -178,7 +178,10 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
         assert item.plan.options.trace == item.record.traced
 
 
-@pytest.mark.parametrize("suite", ["hops", "sweeps", "campaign", "cluster"])
+@pytest.mark.parametrize(
+    "suite",
+    ["hops", "campaign", "cluster", pytest.param("sweeps", marks=pytest.mark.long)],
+)
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
     monkeypatch.setattr(
         "dataflow.plan.plan.require_memory", lambda *_: 2**33
