@@ -111,7 +111,9 @@ def test_kept_views_that_fill_the_store_are_a_cause_in_a_normal_profile() -> Non
 
 
 @pytest.mark.parametrize(
-    "values", [{"fallback": 0}, {"per_process": 1}, {"kept": 5}], ids=lambda values: next(iter(values))
+    "values",
+    [{"fallback": 0}, {"per_process": 1}, {"kept": 5}],
+    ids=lambda values: next(iter(values)),
 )
 def test_views_that_do_not_fill_the_store_or_are_kept_once_are_no_cause(values: dict) -> None:
     assert memory.find(kept_slices(**{"kept": 25} | values), TEN_STEPS) == []
@@ -214,3 +216,25 @@ def test_no_more_is_saved_than_ray_has_restored() -> None:
     steps = Steps("a loop", [(float(n), n + 1.0) for n in range(10)], made_up.DRIVER)
     [finding] = memory.find(restored_arguments(restore_seconds=1.0), steps)
     assert finding.seconds == pytest.approx(0.1)
+
+
+def test_a_backlog_also_slows_the_code_between_its_calls() -> None:
+    made = made_up.recording()
+    for number in range(40):
+        late = (
+            0.05 if number % 4 == 0 else 0.0
+        )  # the user's code before the call takes 130 ms, not 80
+        start = 0.1 * number + late
+        made_up.add_argument(made, number, start, start + 3.0, 50 * MB, "train.py:12")
+        made.calls[-1].seconds = 0.02
+    program = made_up.with_store(made, 600 * MB, spilled=900 * MB)
+    made.stores[1].spill_seconds = 3.0
+    steps = Steps("a loop", [(float(n), n + 1.0) for n in range(4)], made_up.DRIVER)
+    saved = [
+        saving for saving in memory.find(program, steps)[0].savings if saving.part == "execute"
+    ]
+    assert len(saved) >= 8
+    assert all(0.049 < saving.seconds < 0.101 for saving in saved)
+    made.stores[1].spill_seconds = 0.01
+    limited = memory.find(program, steps)[0].savings
+    assert sum(saving.seconds for saving in limited if saving.part == "execute") < 0.011

@@ -5,7 +5,7 @@ and reports such as ray#28051 (a backlog of arguments), ray#9504 (a view keeps i
 """
 
 from raymeter.causes.savings import total
-from raymeter.causes.spilling import save_full_store_and_restores, save_spilling
+from raymeter.causes.spilling import save_backlog, save_full_store_and_restores, save_spilling
 from raymeter.findings import Finding
 from raymeter.memory.growth import Growth, find_growth
 from raymeter.memory.lives import Life, Peak, by_line, find_lives, find_peak
@@ -124,7 +124,7 @@ def describe_backlog(
     title = f"{len(peak.lives)} arguments of {format_bytes(size)} wait in a store of {format_bytes(spilling.capacity)}"
     if spilling.spilled >= MIN_SPILLED_BYTES:
         title += f": {format_bytes(spilling.spilled)} were spilled to disk"
-    savings = save_spilling(program, steps, spilling)
+    savings = save_backlog(program, steps, spilling)
     return Finding(
         cause=BACKLOG,
         title=title,

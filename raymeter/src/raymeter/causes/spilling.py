@@ -4,7 +4,11 @@ Ray says for how many seconds it has restored and spilled in all. Which waits th
 found by what they wait for, and together they count at most as much as Ray says.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import quantiles
 
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Saving
@@ -14,11 +18,25 @@ from raymeter.profile.groups import group_messages, in_steps, own_call_seconds, 
 from raymeter.profile.program import Message, Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.graph import Graph, build
+from raymeter.simulate.nesting import outermost
 
+MIN_GAPS = 16  # between the same two lines, to know what is usual
 MIN_WAIT = 0.001  # seconds; shorter ones are no read from disk
 STORE_SECONDS = 0.001  # that storing takes besides the copy
 STORE_FACTOR = 1.5  # times a plain copy, that the copy into the store takes
 EXCESS = 1.5  # times the fastest message of its kind: then, storing it has waited for room
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The time between two calls of Ray in one thread, in which the user's code runs."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
 
 
 def save_spilling(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
@@ -48,6 +66,50 @@ def save_full_store_and_restores(
         *limit(filter(during, restores), spilling.restore_seconds),
         *filter(during, stores),
     ]
+
+
+def save_backlog(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
+    """Return what steps would not take with fewer arguments at the same time.
+
+    Messages are stored at once, and nothing is spilled, so that the cores are left to the program.
+    """
+    disk_seconds = spilling.spill_seconds + spilling.restore_seconds
+    work = save_slow_work(program, steps) if spilling.spilled else []
+    savings = save_full_store_and_restores(program, steps, spilling)
+    return [*savings, *limit(work, disk_seconds)]
+
+
+def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
+    """Return by how much longer the code between two calls of a step takes than it usually does between these lines."""
+    gaps: dict[tuple[str, str], list[Gap]] = defaultdict(list)
+    calls = [call for call in program.recording.calls if is_in_thread(call, steps)]
+    for earlier, later in pairwise(outermost(calls)):
+        step = steps.of(earlier.end)
+        if step is not None and step == steps.of(later.start):
+            lines = earlier.line, later.line
+            gaps[lines].append(Gap(earlier.end, later.start))
+    savings = []
+    for group in gaps.values():
+        savings += save_gaps(steps, group)
+    return savings
+
+
+def is_in_thread(call: Call, steps: Steps) -> bool:
+    return (call.process, call.thread) == (steps.process, steps.thread)
+
+
+def save_gaps(steps: Steps, gaps: list[Gap]) -> list[Saving]:
+    """Return the time of these gaps above their lower quartile; none if there are few of them."""
+    if len(gaps) < MIN_GAPS:
+        return []
+    usual, _, _ = quantiles([gap.seconds for gap in gaps], n=4)
+    savings = []
+    for gap in gaps:
+        if gap.seconds > EXCESS * usual:
+            middle_of_gap = (gap.start + gap.end) / 2
+            excess = gap.seconds - usual
+            savings.append(Saving(steps.process, steps.thread, middle_of_gap, excess, "execute"))
+    return savings
 
 
 def steps_of(steps: Steps) -> Callable[[Saving], bool]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from raymeter.advice import Profile
+from raymeter.causes.pickled import ZERO_COPY
 from raymeter.commands.repeated_runs import Program, Recorder, Run, run_interleaved, seconds_of
 from raymeter.commands.run import make_folder
 from raymeter.launch import find_program
@@ -28,6 +29,7 @@ KEEP_MEMORY = {
 }
 KEEP_MEMORY_TITLE = "keep freed memory"
 KEEP_MEMORY_PRICE = "each process keeps what it has freed, so its memory stays at its peak."
+ZERO_COPY_PRICE = "tensors arrive without requires_grad, and readers must not write into them."
 PAGE_BYTES = 4096
 WIDTH = 80
 MIN_FAULT_SHARE = 0.2  # of the bytes of the messages, in pages that the kernel had to give
@@ -98,7 +100,8 @@ def find_settings(profile: Profile) -> list[Setting]:
     known = profile.program.recording.processes[0].settings
     settings: list[Setting] = []
     for finding in profile.findings:
-        setting = Setting(" and ".join(finding.settings), finding.settings, finding.price)
+        price = finding.price or known_price(finding.settings)
+        setting = Setting(" and ".join(finding.settings), finding.settings, price)
         is_new = not finding.settings.keys() <= known.keys()
         if finding.settings and is_new and setting not in settings:
             settings.append(setting)
@@ -106,6 +109,11 @@ def find_settings(profile: Profile) -> list[Setting]:
     if not is_kept and fault_share(profile) >= MIN_FAULT_SHARE:
         settings.append(Setting(KEEP_MEMORY_TITLE, KEEP_MEMORY, KEEP_MEMORY_PRICE))
     return settings[:2]
+
+
+def known_price(settings: dict[str, str]) -> str:
+    """Return what a setting costs besides memory; "" if nothing is known."""
+    return ZERO_COPY_PRICE if ZERO_COPY in settings else ""
 
 
 def fault_share(profile: Profile) -> float:
@@ -138,7 +146,7 @@ def describe_gain(number: int, trial: Trial) -> list[str]:
     saved = format_milliseconds(trial.before_seconds - trial.after_seconds)
     texts = [
         f"{number}. saves {saved} per step (measured): {describe_steps(trial)}{describe_memory(trial)}",
-        f"   {trial.setting.title[:1].upper()}{trial.setting.title[1:]}: before the program (and Ray) starts,",
+        f"   {trial.setting.title}: set before Ray starts, on all nodes:",
         *export_lines(trial.setting),
     ]
     if trial.setting.price:

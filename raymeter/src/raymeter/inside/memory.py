@@ -94,6 +94,7 @@ class Sampler:
             return
         self.stopped.set()
         self.thread.join()
+        self.reference_seconds = 0.0  # however slow it was before: this is the last time
         with suppress(Exception):  # the raylet has ended before
             self.sample()
 
