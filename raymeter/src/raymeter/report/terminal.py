@@ -89,6 +89,8 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
 def say_answer(profile: Profile, moving: Prediction) -> list[str]:
     """Return what a user needs who reads only one line, and what a step is."""
     text = f"{say_share(moving)}. "
+    if share_of(moving) < NO_PROBLEM_SHARE:  # something else costs more
+        text = text.replace("Moving data is", "Moving data itself is", 1)
     if profile.is_no_problem:
         text += say_largest(profile)
         text += "raymeter knows no change that would make this step 5 % shorter."
