@@ -16,6 +16,7 @@ USERS_HOOK = "RAY_RUNTIME_ENV_HOOK"
 REPORT_INTERVAL = "RAY_task_events_report_interval_ms"
 UV_RUN = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"  # then, Ray calls its own hook in place of any other one
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 128 + signal.SIGINT  # exit code of a program that Ctrl-C has ended
 POLL_SECONDS = 1.0
 IMPORTED = "imported"  # in the folder of a profile
 
