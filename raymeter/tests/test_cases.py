@@ -14,14 +14,11 @@ from scoreboard import CASES, SOURCE, TESTS, Key, Run, judge, parse_output, read
 
 KEYS = read_keys()
 PLANNED = {  # causes that cases need, and that raymeter does not name yet
-    "a backlog of large arguments",
     "an async method blocks its event loop",
-    "kept views hold whole objects",
     "many references in one message",
     "many small items of a generator",
     "ray.wait of one of many",
     "results in the order of submission",
-    "the object store spills",
 }
 
 ADVICE = """15 steps of 337 ms (median); a step is a pass of the loop at by_value.py:28.

@@ -9,6 +9,7 @@ from typing import NoReturn
 from raymeter import __version__
 from raymeter.commands import compare, explain, memory, run, show, try_changes
 from raymeter.errors import UserError
+from raymeter.launch import INTERRUPTED
 from raymeter.units import parse_bytes
 
 VERBS = ("run", "show", "try", "compare", "explain", "memory")
@@ -64,6 +65,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("raymeter: stopped", file=sys.stderr)
+        return INTERRUPTED
 
 
 def run_verb(verb: str, words: Sequence[str]) -> int:

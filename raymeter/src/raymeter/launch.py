@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
@@ -14,7 +14,11 @@ from raymeter.errors import UserError
 HOOK = "raymeter.inside.hook.add_to_runtime_env"
 USERS_HOOK = "RAY_RUNTIME_ENV_HOOK"
 REPORT_INTERVAL = "RAY_task_events_report_interval_ms"
+UV_RUN = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"  # then, Ray calls its own hook in place of any other one
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 128 + signal.SIGINT  # exit code of a program that Ctrl-C has ended
+POLL_SECONDS = 1.0
+IMPORTED = "imported"  # in the folder of a profile
 
 
 def find_program(words: Sequence[str], is_module: bool) -> list[str]:
@@ -32,23 +36,35 @@ def find_program(words: Sequence[str], is_module: bool) -> list[str]:
 
 def environment_of(environment: Mapping[str, str], folder: Path, min_bytes: int) -> dict[str, str]:
     """Return the environment with which a program of Ray writes its events into a folder."""
-    if environment.get("RAY_ADDRESS", "").startswith("ray://"):
-        raise UserError(
-            "RAY_ADDRESS=ray://: a client cannot be profiled. Start the program on a node of the cluster"
-        )
     changed = dict(environment)
-    package_folder = str(Path(__file__).resolve().parents[1])
-    if (
-        "site-packages" not in package_folder
-    ):  # not installed: its folder must be found by the program
-        paths = [environment.get("PYTHONPATH"), package_folder]
-        changed["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    changed["RAYMETER_USERS_HOOK"] = environment.get(USERS_HOOK, "")
+    paths = [str(link_package(folder)), environment.get("PYTHONPATH")]
+    changed["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    if environment.get(USERS_HOOK) != HOOK:  # this program is not profiled itself
+        changed["RAYMETER_USERS_HOOK"] = environment.get(USERS_HOOK, "")
+        changed["RAYMETER_USERS_UV_RUN"] = environment.get(UV_RUN, "1")
     changed[USERS_HOOK] = HOOK
+    changed[UV_RUN] = "0"  # raymeter's hook calls that of Ray
     changed["RAYMETER_FOLDER"] = str(folder.resolve())
     changed["RAYMETER_MIN_BYTES"] = str(min_bytes)
     changed.setdefault(REPORT_INTERVAL, "200")
     return changed
+
+
+def link_package(folder: Path) -> Path:
+    """Return a folder with this package and nothing else.
+
+    So a program of another environment that the user's program starts finds it, and none of its neighbours.
+    """
+    package = Path(__file__).resolve().parent
+    imported = folder.resolve() / IMPORTED
+    try:
+        imported.mkdir(0o700, parents=True, exist_ok=True)
+        (imported / package.name).symlink_to(package)
+    except FileExistsError:
+        pass  # another run in this folder
+    except OSError:  # a file system without links
+        return package.parent
+    return imported
 
 
 def run_program(
@@ -69,18 +85,31 @@ def run_program(
         stderr=output,
         cwd=folder,
     )
-    earlier = {number: signal.getsignal(number) for number in SIGNALS}
-
-    def pass_on(number: int, _: object) -> None:
-        if number != signal.SIGINT:  # a terminal sends Ctrl-C to the program, too
-            process.send_signal(number)
-
-    for number in SIGNALS:
-        signal.signal(number, pass_on)
-    try:
-        with watch(process.pid):
-            code = process.wait()
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+    with signals_blocked(), watch(process.pid):
+        code = wait_and_pass_on(process)
     return code if code >= 0 else 128 - code  # of a signal, as shells say it
+
+
+@contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Let signals wait until they are asked for, and have their usual effect again afterwards."""
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, signal.SIGCHLD))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
+
+
+def wait_and_pass_on(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a program, to which signals are passed on meanwhile.
+
+    The kernel sends Ctrl-C of a terminal to the program, too. Such a signal has no process that sent it.
+    """
+    while process.poll() is None:
+        received = signal.sigtimedwait((*SIGNALS, signal.SIGCHLD), POLL_SECONDS)
+        if received is None or received.si_signo == signal.SIGCHLD:
+            continue
+        is_from_terminal = received.si_pid == 0
+        if not is_from_terminal:
+            process.send_signal(received.si_signo)
+    return process.returncode

@@ -47,6 +47,20 @@ def add_result(made: Recording, number: int, made_at: float, read_at: float, siz
     made.received.append(received)
 
 
+def add_stored_result(made: Recording, step: int, start: float, store: float, size: int) -> None:
+    """Add a task of the worker that the driver submits and that stores a result for so long."""
+    task = TASK.format(100 + step)
+    call = Call("call", DRIVER, 100 + step, start, 0.001, line="train.py:5", task=task)
+    made.calls.append(call)
+    state = Task(task, "produce", "ACTOR_TASK", pid=2, submitted=start)
+    state.execute = start + 0.01, start + 0.02
+    state.store = start + 0.02, start + 0.02 + store
+    state.finished = state.store[1]
+    made.tasks.append(state)
+    sent = Sent(WORKER, 100 + step, by=task, by_name="produce", start=start + 0.02, bytes=size)
+    made.sent.append(sent)
+
+
 def add_views(made: Recording, count: int, size: int, read_at: float, ends: float | None) -> None:
     """Add objects that Replay.add has read in the worker, and samples in which they are still in use."""
     made.tasks.append(Task(TASK.format(900), "Replay.add", "ACTOR_TASK", finished=ends))

@@ -7,6 +7,7 @@ from raymeter.causes import memory
 from raymeter.memory.growth import find_growth
 from raymeter.memory.lives import find_lives, find_peak
 from raymeter.memory.processes import Sample
+from raymeter.profile.events import Process
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.predict import predict
@@ -55,6 +56,17 @@ def test_spilling_names_the_line_whose_results_fill_the_store() -> None:
     assert "object_store_memory=312000000" in finding.change
 
 
+def test_spilling_names_the_line_of_the_steps_although_more_was_stored_before() -> None:
+    made = made_up.recording()
+    for number in range(9):
+        made_up.add_result(made, number, 0.1 * number, 9.0, 40 * MB)
+    made_up.add_argument(made, 20, 2.5, 8.0, 40 * MB, "train.py:33")
+    program = made_up.with_store(made, 200 * MB, spilled=120 * MB)
+    steps = Steps("a loop", [(2.0, 3.0), (3.0, 4.0)], line="train.py:30")
+    [finding] = memory.find(program, steps)
+    assert (finding.cause, finding.line) == (memory.SPILLED, "train.py:33")
+
+
 def test_a_store_with_room_is_no_finding() -> None:
     assert memory.find(made_up.with_store(made_up.recording(), 200 * MB), STEPS) == []
 
@@ -68,6 +80,43 @@ def test_values_in_use_after_their_task_are_kept_views() -> None:
         finding.title
         == "25 objects (477 MiB) stay in the store, because Replay.add keeps views of them"
     )
+
+
+def kept_slices(kept: int, per_process: int = 25, fallback: int = 300 * MB) -> Program:
+    """Return steps of 1 s, each of which stores a result in 0.5 s, while Replay.add keeps views of earlier ones."""
+    made = made_up.recording()
+    made_up.add_views(made, kept, 20 * MB, read_at=1.0, ends=1.1)
+    for number, reference in enumerate(made.references):
+        reference.pid = 2 + number // per_process
+    for process in range(3, 2 + kept):
+        made.processes.append(Process(process=f"host-{process}", pid=process, role="worker"))
+    for received, reference in zip(made.received, made.references, strict=True):
+        received.process = f"host-{reference.pid}"
+    for step in range(10):
+        made_up.add_stored_result(made, step, start=float(step), store=0.5, size=20 * MB)
+    program = made_up.with_store(made, 600 * MB)
+    made.stores[1].fallback = fallback
+    made.stores[1].copy_rate = 1e9
+    return program
+
+
+TEN_STEPS = Steps("a loop", [(float(n), n + 1.0) for n in range(10)], line="train.py:5")
+
+
+def test_kept_views_that_fill_the_store_are_a_cause_in_a_normal_profile() -> None:
+    [finding] = memory.find(kept_slices(25), TEN_STEPS)
+    assert (finding.cause, finding.line) == (memory.VIEWS, "replay.py:31")
+    copy = 0.001 + 1.5 * 0.02  # of 20 MB at the measured rate
+    assert finding.seconds == pytest.approx(0.5 - copy, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"fallback": 0}, {"per_process": 1}, {"kept": 5}],
+    ids=lambda values: next(iter(values)),
+)
+def test_views_that_do_not_fill_the_store_or_are_kept_once_are_no_cause(values: dict) -> None:
+    assert memory.find(kept_slices(**{"kept": 25} | values), TEN_STEPS) == []
 
 
 def test_values_in_use_during_their_task_are_not_kept() -> None:
@@ -167,3 +216,25 @@ def test_no_more_is_saved_than_ray_has_restored() -> None:
     steps = Steps("a loop", [(float(n), n + 1.0) for n in range(10)], made_up.DRIVER)
     [finding] = memory.find(restored_arguments(restore_seconds=1.0), steps)
     assert finding.seconds == pytest.approx(0.1)
+
+
+def test_a_backlog_also_slows_the_code_between_its_calls() -> None:
+    made = made_up.recording()
+    for number in range(40):
+        late = (
+            0.05 if number % 4 == 0 else 0.0
+        )  # the user's code before the call takes 130 ms, not 80
+        start = 0.1 * number + late
+        made_up.add_argument(made, number, start, start + 3.0, 50 * MB, "train.py:12")
+        made.calls[-1].seconds = 0.02
+    program = made_up.with_store(made, 600 * MB, spilled=900 * MB)
+    made.stores[1].spill_seconds = 3.0
+    steps = Steps("a loop", [(float(n), n + 1.0) for n in range(4)], made_up.DRIVER)
+    saved = [
+        saving for saving in memory.find(program, steps)[0].savings if saving.part == "execute"
+    ]
+    assert len(saved) >= 8
+    assert all(0.049 < saving.seconds < 0.101 for saving in saved)
+    made.stores[1].spill_seconds = 0.01
+    limited = memory.find(program, steps)[0].savings
+    assert sum(saving.seconds for saving in limited if saving.part == "execute") < 0.011

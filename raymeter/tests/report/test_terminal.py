@@ -50,8 +50,17 @@ def test_a_step_of_data_without_a_known_change_is_no_all_clear():
     text = join_words(terminal.render(make_loop_profile(send=0.06)))
     assert "not your problem" not in text
     assert "raymeter knows no change that would make this step 5 % shorter" in text
-    assert "driver -> Trainer.train" in text
+    place = relative(LINE)
+    assert (
+        f"Most of it: 1 MiB, driver -> Trainer.train, line {place}: 66 ms of 100. raymeter" in text
+    )
     assert "saves" not in text
+
+
+def test_a_cause_that_moves_no_data_is_not_called_moving_data():
+    text = join_words(terminal.render(make_loop_profile(make_finding(), saved=0.03, send=0.002)))
+    assert text.startswith("Moving data itself is")
+    assert "The largest cause: " in text
 
 
 @pytest.mark.parametrize("kind", ["predicted", "measured", "upper limit"])

@@ -136,3 +136,12 @@ def test_a_failing_program_ends_the_comparison(
     assert "ended with exit code 3" in error
     assert str(Path("out", "round-1-0", "output.txt")) in error
     assert sys.executable not in error
+
+
+def test_ctrl_c_ends_a_comparison_in_one_line(
+    script: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("train.py").write_text("raise KeyboardInterrupt")
+    assert command_line.main(["compare", "--output", "out", script, "--", "new.py"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "raymeter: stopped"
+    assert not Path("out", "round-1-1").exists()

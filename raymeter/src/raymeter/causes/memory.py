@@ -5,7 +5,7 @@ and reports such as ray#28051 (a backlog of arguments), ray#9504 (a view keeps i
 """
 
 from raymeter.causes.savings import total
-from raymeter.causes.spilling import save_spilling
+from raymeter.causes.spilling import save_backlog, save_full_store_and_restores, save_spilling
 from raymeter.findings import Finding
 from raymeter.memory.growth import Growth, find_growth
 from raymeter.memory.lives import Life, Peak, by_line, find_lives, find_peak
@@ -16,9 +16,9 @@ from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.units import format_bytes, format_milliseconds
 
-SPILLED = "the object store is too small"
-BACKLOG = "too many arguments wait"
-VIEWS = "a reader keeps views"
+SPILLED = "the object store spills"
+BACKLOG = "a backlog of large arguments"
+VIEWS = "kept views hold whole objects"
 GROWTH = "private memory grows"
 AHEAD = "a producer is ahead of its reader"
 
@@ -27,6 +27,7 @@ FILLED_SHARE = 0.5  # of the store, which waiting arguments or results should no
 ROOM = 1.3  # more than the bytes that are needed at the same time: the store has gaps
 MIN_OBJECTS = 3  # that are kept, to be called a habit
 MIN_KEPT_SHARE = 0.05  # of the store
+MIN_FILLING_SHARE = 0.3  # of the store, which kept views fill, so that other objects do not fit
 MIN_BACKLOG = 4
 MIN_AHEAD = 8
 START_SHARE = 0.3  # of a program without steps, which is left out: imports, and what is loaded once
@@ -34,8 +35,15 @@ AHEAD_FACTOR = 3  # more results than a step makes
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding if objects were spilled: in a normal profile, other uses of memory cost no time."""
+    """Return a finding if objects did not fit into the store: in a normal profile, other memory costs no time."""
     spilling = find_spilling(program.recording.stores)
+    if max(spilling.spilled, spilling.fallback) < MIN_SPILLED_BYTES:
+        return []
+    views = find_views(program, spilling, MIN_FILLING_SHARE)
+    if views:
+        views[0].savings = save_full_store_and_restores(program, steps, spilling)
+        views[0].seconds = total(views[0].savings) / steps.count
+        return views
     if spilling.spilled < MIN_SPILLED_BYTES:
         return []
     lives = find_lives(program)
@@ -48,7 +56,7 @@ def find_memory(program: Program, steps: Steps, samples: list[Sample]) -> list[F
     """Return all findings about memory, for `raymeter memory`."""
     spilling = find_spilling(program.recording.stores)
     lives = find_lives(program)
-    findings = find_views(program, spilling)
+    findings = find_views(program, spilling, MIN_KEPT_SHARE)
     backlog = find_backlog(steps, spilling, lives, program)
     findings += backlog
     findings += find_producers(steps, spilling, lives)
@@ -63,8 +71,7 @@ def describe_spilling(
 ) -> Finding:
     """Return the finding for a store into which the objects do not fit that are used together."""
     peak = find_peak(lives)
-    lines = by_line(peak.lives or lives)
-    line = max(lines, key=lambda name: sum(life.bytes for life in lines[name]), default="")
+    line = line_with_most(steps, lives)
     needed = ROOM * max(peak.bytes, spilling.capacity)
     savings = save_spilling(program, steps, spilling)
     disk_seconds = spilling.spill_seconds + spilling.restore_seconds
@@ -81,8 +88,18 @@ def describe_spilling(
         seconds=total(savings) / steps.count,
         savings=savings,
         price="the store takes this memory only when it is filled.",
-        section="the-object-store-is-too-small",
+        section="the-object-store-spills",
     )
+
+
+def line_with_most(steps: Steps, lives: list[Life]) -> str:
+    """Return the line whose messages of the steps fill the store most: bytes times the seconds that they are needed."""
+    during = [life for life in lives if steps.of(life.start) is not None]
+    amounts: dict[str, float] = {}
+    for life in during or lives:
+        amount = life.bytes * (life.end - life.start)
+        amounts[life.line] = amounts.get(life.line, 0.0) + amount
+    return max(amounts, key=lambda name: amounts[name], default="")
 
 
 def find_backlog(
@@ -107,7 +124,7 @@ def describe_backlog(
     title = f"{len(peak.lives)} arguments of {format_bytes(size)} wait in a store of {format_bytes(spilling.capacity)}"
     if spilling.spilled >= MIN_SPILLED_BYTES:
         title += f": {format_bytes(spilling.spilled)} were spilled to disk"
-    savings = save_spilling(program, steps, spilling)
+    savings = save_backlog(program, steps, spilling)
     return Finding(
         cause=BACKLOG,
         title=title,
@@ -115,16 +132,16 @@ def describe_backlog(
         change=f"Keep at most {at_most} in flight: call ray.wait in the loop when {at_most} tasks have not ended.",
         seconds=total(savings) / steps.count,
         savings=savings,
-        section="too-many-arguments-wait",
+        section="a-backlog-of-large-arguments",
     )
 
 
-def find_views(program: Program, spilling: Spilling) -> list[Finding]:
-    """Return a finding for each method that keeps values which look at many objects of the store."""
+def find_views(program: Program, spilling: Spilling, min_share: float) -> list[Finding]:
+    """Return a finding for each method that keeps values which look at many objects: a share of the store."""
     findings = []
     for views in find_kept_views(program):
-        is_large = views.bytes > MIN_KEPT_SHARE * spilling.capacity
-        if len(views.objects) >= MIN_OBJECTS and is_large:
+        is_large = views.bytes > min_share * spilling.capacity
+        if views.most_of_a_process >= MIN_OBJECTS and is_large:
             findings.append(describe_views(views))
     return findings
 
@@ -136,11 +153,11 @@ def describe_views(views: KeptViews) -> Finding:
         title=f"{len(views.objects)} objects ({format_bytes(views.bytes)}) stay in the store, because {reader} keeps "
         "views of them",
         line=views.line,
-        change="Copy what is kept (array.copy(), tensor.clone()), also if it is a small slice: then the store can drop "
-        "the object.",
+        change="If a part of each is enough, copy that part (array.copy(), tensor.clone()), and the store drops the "
+        "rest: even a small slice keeps its whole object. If all of it is needed, the store must be larger.",
         seconds=0.0,
         price="the copy is private memory of the reader.",
-        section="a-reader-keeps-views",
+        section="kept-views-hold-whole-objects",
     )
 
 

@@ -4,7 +4,11 @@ Ray says for how many seconds it has restored and spilled in all. Which waits th
 found by what they wait for, and together they count at most as much as Ray says.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import quantiles
 
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Saving
@@ -14,9 +18,25 @@ from raymeter.profile.groups import group_messages, in_steps, own_call_seconds, 
 from raymeter.profile.program import Message, Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.graph import Graph, build
+from raymeter.simulate.nesting import outermost
 
+MIN_GAPS = 16  # between the same two lines, to know what is usual
 MIN_WAIT = 0.001  # seconds; shorter ones are no read from disk
+STORE_SECONDS = 0.001  # that storing takes besides the copy
+STORE_FACTOR = 1.5  # times a plain copy, that the copy into the store takes
 EXCESS = 1.5  # times the fastest message of its kind: then, storing it has waited for room
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The time between two calls of Ray in one thread, in which the user's code runs."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
 
 
 def save_spilling(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
@@ -29,6 +49,67 @@ def save_spilling(program: Program, steps: Steps, spilling: Spilling) -> list[Sa
         *limit(filter(during, restores), spilling.restore_seconds),
         *limit(filter(during, stores), spilling.spill_seconds),
     ]
+
+
+def save_full_store_and_restores(
+    program: Program, steps: Steps, spilling: Spilling
+) -> list[Saving]:
+    """Return what steps would not take if objects left the store as soon as they are not needed.
+
+    Then messages are copied into memory that was used before, as fast as this was measured.
+    """
+    graph = build(program)
+    during = steps_of(steps)
+    restores = [*save_task_waits(graph), *save_gets(program, graph)]
+    stores = save_full_store(program, steps, spilling.copy_rate)
+    return [
+        *limit(filter(during, restores), spilling.restore_seconds),
+        *filter(during, stores),
+    ]
+
+
+def save_backlog(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
+    """Return what steps would not take with fewer arguments at the same time.
+
+    Messages are stored at once, and nothing is spilled, so that the cores are left to the program.
+    """
+    disk_seconds = spilling.spill_seconds + spilling.restore_seconds
+    work = save_slow_work(program, steps) if spilling.spilled else []
+    savings = save_full_store_and_restores(program, steps, spilling)
+    return [*savings, *limit(work, disk_seconds)]
+
+
+def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
+    """Return by how much longer the code between two calls of a step takes than it usually does between these lines."""
+    gaps: dict[tuple[str, str], list[Gap]] = defaultdict(list)
+    calls = [call for call in program.recording.calls if is_in_thread(call, steps)]
+    for earlier, later in pairwise(outermost(calls)):
+        step = steps.of(earlier.end)
+        if step is not None and step == steps.of(later.start):
+            lines = earlier.line, later.line
+            gaps[lines].append(Gap(earlier.end, later.start))
+    savings = []
+    for group in gaps.values():
+        savings += save_gaps(steps, group)
+    return savings
+
+
+def is_in_thread(call: Call, steps: Steps) -> bool:
+    return (call.process, call.thread) == (steps.process, steps.thread)
+
+
+def save_gaps(steps: Steps, gaps: list[Gap]) -> list[Saving]:
+    """Return the time of these gaps above their lower quartile; none if there are few of them."""
+    if len(gaps) < MIN_GAPS:
+        return []
+    usual, _, _ = quantiles([gap.seconds for gap in gaps], n=4)
+    savings = []
+    for gap in gaps:
+        if gap.seconds > EXCESS * usual:
+            middle_of_gap = (gap.start + gap.end) / 2
+            excess = gap.seconds - usual
+            savings.append(Saving(steps.process, steps.thread, middle_of_gap, excess, "execute"))
+    return savings
 
 
 def steps_of(steps: Steps) -> Callable[[Saving], bool]:
@@ -86,12 +167,17 @@ def wait_after_ready(graph: Graph, call: Call) -> float:
     return call.end - ready - call.deserialise_seconds
 
 
-def save_full_store(program: Program, steps: Steps) -> list[Saving]:
-    """Return by how much longer messages took to be stored than the fastest one of their kind."""
+def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> list[Saving]:
+    """Return by how much longer messages took to be stored than the fastest one of their kind.
+
+    With a measured rate, the fastest one is not slower than a copy into memory that was used before.
+    """
     savings = []
     for group in group_messages(in_steps(program.messages, steps)):
         seconds = [sending_seconds(program, message) for message in group.messages]
         fastest = min(seconds)
+        if copy_rate:
+            fastest = min(fastest, STORE_SECONDS + STORE_FACTOR * group.bytes / copy_rate)
         for message, taken in zip(group.messages, seconds, strict=True):
             if taken > EXCESS * fastest:
                 savings.append(save_message(program, message, taken - fastest))

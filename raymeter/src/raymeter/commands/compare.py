@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from raymeter.commands.repeated_runs import Program, Recorder, read_run, run_interleaved
-from raymeter.commands.run import new_folder
+from raymeter.commands.run import make_folder
 from raymeter.errors import UserError
 from raymeter.launch import find_program
 from raymeter.report.comparison import render_markdown, render_text
@@ -34,7 +34,7 @@ def main(arguments: Namespace, after: list[str] | None) -> int:
         print(render(runs[0], runs[1]))
         return 0
     programs = find_programs(arguments, after)
-    folder = arguments.output or new_folder(name_of(programs[1]))
+    folder = make_folder(arguments.output, name_of(programs[1]))
     recorder = Recorder(folder, arguments.min_bytes, arguments.step)
     announcement = (
         f"raymeter runs each of two programs {arguments.runs} times, in turns. Their output goes to "

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from raymeter.causes import memory as causes
-from raymeter.commands.run import new_folder
+from raymeter.commands.run import describe_nothing, has_recording, make_folder, warn_of_client
 from raymeter.errors import UserError
 from raymeter.launch import environment_of, find_program, run_program
 from raymeter.memory.processes import ProcessSampler, read_samples
@@ -26,16 +26,19 @@ def main(arguments: Namespace) -> int:
         show_folder(shown, arguments.step)
         return 0
     words = find_program(arguments.program, arguments.module)
-    folder = arguments.output or new_folder(arguments.program[0])
+    folder = make_folder(arguments.output, arguments.program[0])
+    warn_of_client(os.environ)
     environment = environment_of(os.environ, folder, arguments.min_bytes)
     environment[INTERVAL] = str(arguments.seconds)
     environment.setdefault(CALL_SITES, "1")
-    folder.mkdir(0o700, parents=True, exist_ok=True)
 
     def watch(process: int) -> ProcessSampler:
         return ProcessSampler(process, folder, arguments.seconds)
 
     code = run_program(words, environment, watch)
+    if not has_recording(folder):
+        print(describe_nothing(code), file=sys.stderr)
+        return code
     try:
         show_folder(folder, arguments.step)
     except UserError as error:

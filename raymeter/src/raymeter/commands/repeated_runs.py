@@ -8,7 +8,7 @@ from pathlib import Path
 
 from raymeter.advice import Profile, advise
 from raymeter.errors import UserError
-from raymeter.launch import environment_of, run_program
+from raymeter.launch import INTERRUPTED, environment_of, run_program
 from raymeter.memory.processes import ProcessSampler, peak_bytes, read_samples
 from raymeter.profile.reader import read_recording
 
@@ -59,6 +59,8 @@ class Recorder:
 
         with output.open("wb") as file:
             code = run_program(program.words, environment, watch, file, program.folder)
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         if code:
             raise UserError(f"{program.label} ended with exit code {code}: its output is {output}")
         return read_run(folder, self.step)

@@ -1,28 +1,33 @@
 """Run a program with the recorder, and show what it spends on moving data."""
 
 import os
+import shutil
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from raymeter.commands import show
-from raymeter.errors import UserError
-from raymeter.launch import environment_of, find_program, run_program
+from raymeter.errors import NO_CLIENT, UserError
+from raymeter.launch import IMPORTED, environment_of, find_program, run_program
+
+PROFILES = Path("raymeter-profiles")
+IGNORE_FILE = ".gitignore"
 
 
 def main(arguments: Namespace) -> int:
     """Return the exit code of the program."""
     words = find_program(arguments.program, arguments.module)
-    folder = arguments.output or new_folder(arguments.program[0])
-    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
-        raise UserError(f"--output {folder}: it has files already. Give a new folder")
+    folder = make_folder(arguments.output, arguments.program[0])
+    warn_of_client(os.environ)
     environment = environment_of(os.environ, folder, arguments.min_bytes)
-    try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: {error.strerror}. Give another folder with --output") from None
     code = run_program(words, environment)
+    if not has_recording(folder):
+        print(describe_nothing(code), file=sys.stderr)
+        remove_empty(folder)
+        return code
     try:
         show.show_new_profile(folder, arguments.step, arguments.html)
     except UserError as error:
@@ -30,12 +35,56 @@ def main(arguments: Namespace) -> int:
     return code
 
 
-def new_folder(program: str) -> Path:
+def make_folder(output: Path | None, program: str) -> Path:
+    """Return a new folder for a profile: `output`, or one named after the program; raise UserError if there is none."""
+    folder = output or name_folder(program)
+    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+        raise UserError(f"--output {folder}: it has files already. Give a new folder")
+    try:
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        (folder / IGNORE_FILE).write_text("*\n")  # also for Ray, which uploads working folders
+    except OSError as error:
+        raise UserError(
+            f"{folder}: {error.strerror}. Give another folder with --output, before the script"
+        ) from None
+    return folder
+
+
+def name_folder(program: str) -> Path:
     """Return a new folder in the current one, named after the time and the program."""
     name = f"{time.strftime('%Y%m%dT%H%M%S')}-{Path(program).stem}"
-    folder = Path("raymeter-profiles") / name
+    folder = PROFILES / name
     number = 2
     while folder.exists():
         folder = folder.with_name(f"{name}-{number}")
         number += 1
     return folder
+
+
+def has_recording(folder: Path) -> bool:
+    """Return whether a process has written into the folder of a profile."""
+    return any(folder.glob("*.jsonl"))
+
+
+def describe_nothing(code: int) -> str:
+    """Return one line about a program of which nothing was recorded."""
+    if code:
+        return f"raymeter: nothing was recorded: the program ended with exit code {code} before ray.init."
+    return (
+        "raymeter: nothing was recorded: the program has not called ray.init, or it is a client (ray://). "
+        f"{NO_CLIENT}."
+    )
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove the folder of a profile in which nothing was recorded."""
+    (folder / IGNORE_FILE).unlink(missing_ok=True)
+    shutil.rmtree(folder / IMPORTED, ignore_errors=True)
+    with suppress(OSError):  # the user has put something there
+        folder.rmdir()
+
+
+def warn_of_client(environment: Mapping[str, str]) -> None:
+    """Say in one line that a program of Ray Client cannot be recorded. It runs in any case."""
+    if environment.get("RAY_ADDRESS", "").startswith("ray://"):
+        print(f"raymeter: RAY_ADDRESS={environment['RAY_ADDRESS']}: {NO_CLIENT}", file=sys.stderr)

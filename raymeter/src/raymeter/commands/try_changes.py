@@ -9,10 +9,12 @@ from pathlib import Path
 from statistics import median
 
 from raymeter.advice import Profile
+from raymeter.causes.pickled import ZERO_COPY
 from raymeter.commands.repeated_runs import Program, Recorder, Run, run_interleaved, seconds_of
-from raymeter.commands.run import new_folder
+from raymeter.commands.run import make_folder
 from raymeter.launch import find_program
 from raymeter.profile.events import Received, Sent
+from raymeter.report.words import wrap_list
 from raymeter.statistics import Ratio, compare_pairs, describe_ratio
 from raymeter.units import format_bytes, format_milliseconds
 
@@ -26,7 +28,10 @@ KEEP_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
 }
 KEEP_MEMORY_TITLE = "keep freed memory"
+KEEP_MEMORY_PRICE = "each process keeps what it has freed, so its memory stays at its peak."
+ZERO_COPY_PRICE = "tensors arrive without requires_grad, and readers must not write into them."
 PAGE_BYTES = 4096
+WIDTH = 80
 MIN_FAULT_SHARE = 0.2  # of the bytes of the messages, in pages that the kernel had to give
 
 
@@ -36,6 +41,7 @@ class Setting:
 
     title: str
     variables: dict[str, str]
+    price: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Trial:
 def main(arguments: Namespace) -> int:
     """Try every setting that fits; the exit code is 0, whatever is found."""
     words = find_program(arguments.program, arguments.module)
-    folder = arguments.output or new_folder(arguments.program[0])
+    folder = make_folder(arguments.output, arguments.program[0])
     recorder = Recorder(folder, arguments.min_bytes, arguments.step)
     print(announce(" ".join(arguments.program), arguments.runs), file=sys.stderr)
     first = recorder.run(Program("as it is", words), "first")
@@ -94,14 +100,20 @@ def find_settings(profile: Profile) -> list[Setting]:
     known = profile.program.recording.processes[0].settings
     settings: list[Setting] = []
     for finding in profile.findings:
-        setting = Setting(" ".join(finding.settings), finding.settings)
+        price = finding.price or known_price(finding.settings)
+        setting = Setting(" and ".join(finding.settings), finding.settings, price)
         is_new = not finding.settings.keys() <= known.keys()
         if finding.settings and is_new and setting not in settings:
             settings.append(setting)
     is_kept = KEEP_MEMORY.keys() <= known.keys()
     if not is_kept and fault_share(profile) >= MIN_FAULT_SHARE:
-        settings.append(Setting(KEEP_MEMORY_TITLE, KEEP_MEMORY))
+        settings.append(Setting(KEEP_MEMORY_TITLE, KEEP_MEMORY, KEEP_MEMORY_PRICE))
     return settings[:2]
+
+
+def known_price(settings: dict[str, str]) -> str:
+    """Return what a setting costs besides memory; "" if nothing is known."""
+    return ZERO_COPY_PRICE if ZERO_COPY in settings else ""
 
 
 def fault_share(profile: Profile) -> float:
@@ -118,58 +130,70 @@ def render(trials: Sequence[Trial], folder: Path) -> list[str]:
     faster = [trial for trial in trials if trial.ratio.verdict == "faster"]
     faster.sort(key=lambda trial: trial.after_seconds - trial.before_seconds)
     others = [trial for trial in trials if trial not in faster]
-    lines: list[str] = []
+    texts: list[str] = []
     for number, trial in enumerate(faster, 1):
-        lines += describe_gain(number, trial)
-    lines += [describe_no_gain(trial) for trial in others]
+        texts += describe_gain(number, trial)
+    texts += [describe_no_gain(trial) for trial in others]
     if len(faster) > 1:
-        lines.append("Together they were not measured.")
-    lines.append(f"Profiles: {folder}")
-    return lines
+        texts.append("These settings were not measured together.")
+    texts.append(explain_numbers(trials))
+    texts.append(f"Profiles: {folder}")
+    return wrap_list(texts, WIDTH)
 
 
 def describe_gain(number: int, trial: Trial) -> list[str]:
+    """Return what a setting gains, what it costs, and how to set it."""
+    saved = format_milliseconds(trial.before_seconds - trial.after_seconds)
+    texts = [
+        f"{number}. saves {saved} per step (measured): {describe_steps(trial)}{describe_memory(trial)}",
+        f"   {trial.setting.title}: set before Ray starts, on all nodes:",
+        *export_lines(trial.setting),
+    ]
+    if trial.setting.price:
+        texts.append(f"   Price: {trial.setting.price}")
+    return texts
+
+
+def describe_steps(trial: Trial) -> str:
+    """Return "164 ms -> 119 ms (1.2 to 1.5 times as fast)"."""
     before = format_milliseconds(trial.before_seconds)
     after = format_milliseconds(trial.after_seconds)
-    saved = format_milliseconds(trial.before_seconds - trial.after_seconds)
-    pairs = len(trial.before)
-    return [
-        f"{number}. saves {saved} per step (measured): {before} -> {after}",
-        f"   {describe_ratio(trial.ratio)} (95 % interval of {pairs} pairs of runs): {trial.setting.title}",
-        f"   {describe_memory(trial)}",
-        f"   {export_line(trial.setting)}",
-    ]
+    return f"{before} -> {after} ({describe_ratio(trial.ratio)})"
 
 
 def describe_no_gain(trial: Trial) -> str:
     """Say that a setting is no advice, and why."""
     title = trial.setting.title
-    before = format_milliseconds(trial.before_seconds)
-    after = format_milliseconds(trial.after_seconds)
+    steps = describe_steps(trial)
     if trial.ratio.verdict == "slower":
-        return f"No advice: with {title}, steps are slower: {before} -> {after}, {describe_ratio(trial.ratio)}."
+        return f"No advice: the steps are slower with {title}: {steps}."
     if trial.ratio.verdict == "unknown":
-        return f"No advice: {title}: {before} -> {after}, one run each: no interval. Give --runs 3."
-    return (
-        f"No advice: no difference with {title}: {before} -> {after}, {describe_ratio(trial.ratio)} "
-        f"(95 % interval of {len(trial.before)} pairs of runs)."
-    )
+        return f"No advice: {title}: {steps}. Give --runs 3."
+    return f"No advice: no difference with {title}: {steps}."
 
 
 def describe_memory(trial: Trial) -> str:
-    """Return the price in memory: the median over the runs of their peaks."""
+    """Return the price in memory: the median over the runs of their peaks; "" if it is not known."""
     before = median(run.peak_bytes for run in trial.before)
     after = median(run.peak_bytes for run in trial.after)
     if not before or not after:
-        return "Memory: unknown, because /proc has no smaps_rollup here."
+        return ""
     difference = math.fabs(after - before)
     word = "more" if after > before else "less"
+    return f", {format_bytes(difference)} {word} memory"
+
+
+def explain_numbers(trials: Sequence[Trial]) -> str:
+    """Say what the interval and the memory are."""
+    pairs = len(trials[0].before)
+    if pairs == 1:
+        return "One run each."
     return (
-        f"Memory: {format_bytes(before)} -> {format_bytes(after)}, {format_bytes(difference)} {word} "
-        "(peak of the sum of PSS of all processes)"
+        f"Medians of {pairs} runs each, in turns; the interval holds the true value with a probability of 95 %. "
+        "Memory: the largest sum over all processes (PSS)."
     )
 
 
-def export_line(setting: Setting) -> str:
-    pairs = [f"{name}={value}" for name, value in setting.variables.items()]
-    return f"export {' '.join(pairs)}"
+def export_lines(setting: Setting) -> list[str]:
+    """Return a line of a shell per variable."""
+    return [f"   export {name}={value}" for name, value in setting.variables.items()]

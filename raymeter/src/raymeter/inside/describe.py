@@ -5,6 +5,7 @@ from itertools import islice
 
 MAX_PARTS = 2_000  # of a message that are looked at; others are like them, or are left out
 MAX_FIELDS = 32
+MAX_NAME_LENGTH = 64
 MAX_NAMES = 64  # of keys in a dict; more are probably data, and no names
 NUMBERS = (int, float, bool)
 MIN_NUMBERS = 1_000  # in a list of numbers that is called one
@@ -68,8 +69,18 @@ def named_children(path, part):
 
 
 def is_name(key, keys):
-    """Return whether a key of a dict with so many keys is a name, and no data of the user."""
-    return keys <= MAX_NAMES and isinstance(key, str) and key.replace(".", "_").isidentifier()
+    """Return whether a key of a dict with so many keys is a name of the code, and no data of the user."""
+    looks_like_one = keys <= MAX_NAMES and isinstance(key, str) and len(key) <= MAX_NAME_LENGTH
+    return looks_like_one and key.replace(".", "_").isidentifier() and is_in_code(key)
+
+
+def is_in_code(text):
+    """Return whether a text is a name or a constant in code that this process has loaded: Python keeps one of each.
+
+    A text that was made while the program runs, such as a user's name that was read from a file, is none.
+    """
+    copy = "".join(list(text))
+    return sys.intern(copy) is not copy
 
 
 def is_leaf(part):

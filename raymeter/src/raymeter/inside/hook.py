@@ -28,26 +28,60 @@ MODULES = (
 FOLDER = "RAYMETER_FOLDER"
 MIN_BYTES = "RAYMETER_MIN_BYTES"
 USERS_HOOK = "RAYMETER_USERS_HOOK"
+USERS_UV_RUN = "RAYMETER_USERS_UV_RUN"  # whether Ray's own hook for `uv run` is on
+STARTED_CLUSTER = "RAYMETER_STARTED_CLUSTER"
 OUR_SETTINGS = (FOLDER, MIN_BYTES)
 
 
 def add_to_runtime_env(runtime_env):
     """Return the user's runtime_env, if needed with a hook for workers. Record this process from now on."""
-    from raymeter.inside import calls, ray_internals
+    from raymeter.inside import ray_internals
 
     if ray_internals.is_connected():  # ray.init is called again, for example in a worker
         return runtime_env
-    if os.environ.get(USERS_HOOK):
-        runtime_env = pkgutil.resolve_name(os.environ[USERS_HOOK])(runtime_env)
+    runtime_env = apply_other_hooks(runtime_env)
+    try:
+        return begin_to_record(runtime_env)
+    except Exception as error:  # the program goes on
+        print(f"raymeter: this program is not recorded: {error}", file=sys.stderr)
+        return runtime_env
+
+
+def begin_to_record(runtime_env):
+    """Record this process, and return a runtime_env with which its workers are recorded."""
+    from raymeter.inside import calls, ray_internals
+
+    is_own_cluster = is_starting_cluster()
+    os.environ[STARTED_CLUSTER] = "1" if is_own_cluster else "0"
     calls.install()
-    if not runtime_env and is_starting_cluster():
+    if not runtime_env and is_own_cluster:
         # Ray starts workers in advance only if they have no runtime_env.
-        names = [os.environ.get(ray_internals.PRELOAD), f"{PACKAGE}.hook"]
-        os.environ[ray_internals.PRELOAD] = ",".join(filter(None, names))
+        preload_in_workers(ray_internals.PRELOAD)
         return runtime_env
     merged = dict(runtime_env or {})
     merged["worker_process_setup_hook"] = make_worker_hook(merged.get("worker_process_setup_hook"))
     return merged
+
+
+def apply_other_hooks(runtime_env):
+    """Return what Ray would use without raymeter: under `uv run` its own hook, and else the user's."""
+    from raymeter.inside import ray_internals
+
+    is_uv_allowed = os.environ.get(USERS_UV_RUN, "1").lower() in ("1", "true")
+    if is_uv_allowed and ray_internals.is_started_by_uv_run():
+        return pkgutil.resolve_name(ray_internals.UV_HOOK)(runtime_env)
+    users_hook = os.environ.get(USERS_HOOK)
+    if users_hook:
+        return pkgutil.resolve_name(users_hook)(runtime_env)
+    return runtime_env
+
+
+def preload_in_workers(variable):
+    """Let workers import this module at their start, once."""
+    names = os.environ.get(variable, "").split(",")
+    hook = f"{PACKAGE}.hook"
+    if hook not in names:
+        os.environ[variable] = ",".join(filter(None, [*names, hook]))
 
 
 def is_starting_cluster():

@@ -1,7 +1,7 @@
 """Read the bytes in the object stores of the cluster, those that were spilled, and who keeps objects.
 
-A thread of the driver does it. In a normal profile, it reads the stores seldom. `raymeter memory` sets
-RAYMETER_MEMORY_SECONDS, and then the references of all processes are read, too.
+A thread of the driver does it. In a normal profile, it reads the stores seldom, and the references of all processes
+only while a store is filled. `raymeter memory` sets RAYMETER_MEMORY_SECONDS, and then it reads them in any case.
 """
 
 import os
@@ -15,6 +15,11 @@ SECONDS = "RAYMETER_MEMORY_SECONDS"
 SELDOM_SECONDS = 2.0
 CONNECT_SECONDS = 0.1  # between two looks whether the driver is connected
 MAX_SHARE = 0.05  # of the time, for reading: the next sample waits longer after a slow one
+COPIED_BYTES = 16 * 2**20
+FILLED_SHARE = 0.5  # of the store
+MAX_REFERENCE_SECONDS = (
+    0.25  # for reading all references: after a slower time, a normal profile does without
+)
 MAX_REFERENCES = 2_000  # of a sample, the largest
 MIN_OBJECT_BYTES = 100 * 1024  # smaller objects are not in the store
 
@@ -25,6 +30,9 @@ class Sampler:
     def __init__(self, recorder):
         self.recorder = recorder
         self.has_references = SECONDS in os.environ
+        self.reference_seconds = 0.0  # of the last time that a normal profile asked for them
+        self.first_spilled = None  # bytes; a cluster that was joined may have spilled before
+        self.copy_rate = None  # measured when a store is filled
         self.seconds = float(os.environ.get(SECONDS, SELDOM_SECONDS))
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self.run, name="raymeter-memory", daemon=True)
@@ -49,10 +57,35 @@ class Sampler:
         """Write one sample. Most of its time, this thread waits for the raylet, and lets the program run."""
         replies = ray_internals.node_statistics(self.has_references)
         begin = time.perf_counter()
-        self.recorder.write(describe_stores(replies))
+        stores = describe_stores(replies)
+        is_needed = self.has_references or self.needs_references(stores)
+        if is_needed and self.copy_rate is None:
+            self.copy_rate = stores["copy_rate"] = measure_copy()
+        self.recorder.write(stores)
+        self.recorder.own_seconds += time.perf_counter() - begin
         if self.has_references:
-            for event in describe_references(replies):
-                self.recorder.write(event)
+            self.write_references(replies)
+        elif is_needed:
+            self.ask_for_references()
+
+    def needs_references(self, stores):
+        """Return whether it matters who keeps objects: much of the store is used, or objects went to disk."""
+        if self.first_spilled is None:
+            self.first_spilled = stores["spilled"]
+        has_spilled = stores["spilled"] > self.first_spilled or stores["fallback"] > 0
+        is_filled = stores["used"] > FILLED_SHARE * stores["capacity"]
+        return self.reference_seconds < MAX_REFERENCE_SECONDS and (has_spilled or is_filled)
+
+    def ask_for_references(self):
+        """Write who keeps objects, and remember how long it took to know it."""
+        begin = time.perf_counter()
+        self.write_references(ray_internals.node_statistics(with_references=True))
+        self.reference_seconds = time.perf_counter() - begin
+
+    def write_references(self, replies):
+        begin = time.perf_counter()
+        for event in describe_references(replies):
+            self.recorder.write(event)
         self.recorder.own_seconds += time.perf_counter() - begin
 
     def stop(self):
@@ -61,8 +94,21 @@ class Sampler:
             return
         self.stopped.set()
         self.thread.join()
+        self.reference_seconds = 0.0  # however slow it was before: this is the last time
         with suppress(Exception):  # the raylet has ended before
             self.sample()
+
+
+def measure_copy():
+    """Return the bytes per second of a copy on this machine, into memory that was used before."""
+    source = bytes(COPIED_BYTES)
+    target = memoryview(bytearray(COPIED_BYTES))
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        target[:] = source
+        seconds.append(time.perf_counter() - begin)
+    return COPIED_BYTES / min(seconds)
 
 
 def describe_stores(replies):

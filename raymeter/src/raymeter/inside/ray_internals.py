@@ -20,6 +20,8 @@ NODE_STATISTICS = "/ray.rpc.NodeManagerService/GetNodeStats"
 # What `ray.init` reads from the environment. PRELOAD is read by each worker at its start.
 RUNTIME_ENV_HOOK = "RAY_RUNTIME_ENV_HOOK"
 PRELOAD = "RAY_preload_python_modules"
+UV_HOOK = "ray._private.runtime_env.uv_runtime_env_hook:hook"
+UV_COMMAND = "ray._private.runtime_env.uv_runtime_env_hook:_get_uv_run_cmdline"
 
 # Functions and methods that are wrapped, by what they do.
 GET = "ray._private.worker:Worker.get_objects"
@@ -163,6 +165,12 @@ def make_serialiser() -> tuple:
         return None, False
 
 
-def uv_hook() -> str:
-    """Return the name of Ray's own hook for programs that are started with `uv run` (2.46 and newer)."""
-    return "ray._private.runtime_env.uv_runtime_env_hook.hook"
+def is_started_by_uv_run() -> bool:
+    """Return whether Ray would call its own hook for `uv run` (2.46 and newer)."""
+    if not hasattr(ray._private.ray_constants, "RAY_ENABLE_UV_RUN_RUNTIME_ENV"):
+        return False
+    try:
+        find_command = resolve_name(UV_COMMAND)
+    except (ImportError, AttributeError):
+        return False
+    return bool(find_command())

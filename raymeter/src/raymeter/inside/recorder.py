@@ -85,6 +85,7 @@ class Recorder:
         self.next_number = 0
         self.period = 1
         self.counters = {}
+        self.has_failed = False
         os.makedirs(folder, 0o700, exist_ok=True)
         self.process = f"{os.uname().nodename}-{os.getpid()}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -135,8 +136,12 @@ class Recorder:
         encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
         text = "".join(encode(event) + "\n" for event in waiting).encode()
         self.written_bytes += len(text)
-        while text:  # a full disk raises OSError, and recording ends
-            text = text[os.write(self.file, text) :]
+        try:
+            while text:
+                text = text[os.write(self.file, text) :]
+        except OSError:  # a full disk: recording ends
+            self.has_failed = True
+            raise
         self.spend(time.perf_counter() - begin)
 
     def describe_itself(self):
@@ -158,6 +163,8 @@ class Recorder:
 
     def close(self):
         """Write everything; the interpreter ends."""
+        if self.has_failed:
+            return  # the file may end with a part of a line
         try:
             self.lines.append(self.describe_itself())
             self.flush()

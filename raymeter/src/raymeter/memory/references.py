@@ -1,6 +1,6 @@
 """Who keeps objects: what the samples of the references of all processes say."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +37,12 @@ class KeptViews:
     @property
     def bytes(self) -> int:
         return sum(reference.bytes for reference in self.objects)
+
+    @property
+    def most_of_a_process(self) -> int:
+        """Return how many of the objects one process keeps."""
+        counts = Counter(reference.pid for reference in self.objects)
+        return max(counts.values(), default=0)
 
 
 def holders_at_peak(program: Program) -> list[Holder]:

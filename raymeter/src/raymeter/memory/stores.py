@@ -17,6 +17,10 @@ class Spilling:
     restore_seconds: float = 0.0
     capacity: int = 0
     peak_used: int = 0
+    fallback: int = 0  # most bytes that were in files at one time, because the store was full
+    copy_rate: float = (
+        0.0  # bytes per second of a copy into memory that was used before; 0: not measured
+    )
 
 
 def find_spilling(stores: Sequence[Store]) -> Spilling:
@@ -33,6 +37,8 @@ def find_spilling(stores: Sequence[Store]) -> Spilling:
         restore_seconds=growth([store.restore_seconds for store in stores]),
         capacity=max(store.capacity for store in stores),
         peak_used=max(store.used for store in stores),
+        fallback=max(store.fallback for store in stores),
+        copy_rate=max(store.copy_rate for store in stores),
     )
 
 

@@ -273,6 +273,7 @@ class Store:
     restored: int = 0
     spill_seconds: float = 0.0  # during which at least one object was spilled
     restore_seconds: float = 0.0
+    copy_rate: float = 0.0  # bytes per second, measured once when a store was filled; else 0
 
 
 @dataclass

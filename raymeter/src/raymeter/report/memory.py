@@ -1,7 +1,5 @@
 """Write what filled the memory of a program: the store, who kept objects, the processes, and what to change."""
 
-import re
-import textwrap
 from collections.abc import Sequence
 
 from raymeter.findings import Finding
@@ -10,7 +8,7 @@ from raymeter.memory.references import Holder, holders_at_peak
 from raymeter.memory.stores import find_spilling
 from raymeter.profile.program import Program
 from raymeter.profile.reader import Recording
-from raymeter.report.terminal import relative
+from raymeter.report.words import relative, wrap_list
 from raymeter.units import format_bytes, format_milliseconds, significant
 
 WIDTH = 80
@@ -36,20 +34,7 @@ def render(program: Program, samples: Sequence[Sample], findings: Sequence[Findi
         lines += ["", "What to change:"]
     for number, finding in enumerate(findings[:MAX_FINDINGS], 1):
         lines += describe_finding(number, finding)
-    return [line for text in lines for line in wrap(text)]
-
-
-def wrap(text: str) -> list[str]:
-    """Return the lines of a text. Later lines of a list are indented as the text of its number."""
-    start = re.match(r" *(\d+\. )?", text)
-    indent = len(start[0]) if start else 0
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [""]
+    return wrap_list(lines, WIDTH)
 
 
 def describe_answer(findings: Sequence[Finding]) -> str:

@@ -7,10 +7,18 @@ from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Prediction
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
-from raymeter.report.words import PAGE, kind_of, name_step, percent, relative, wrap_words
+from raymeter.report.words import (
+    PAGE,
+    kind_of,
+    name_route,
+    name_step,
+    percent,
+    relative,
+    wrap_words,
+)
 from raymeter.simulate.predict import MAX_ADVICE
 from raymeter.simulate.without_data import without_data
-from raymeter.units import format_milliseconds
+from raymeter.units import format_bytes, format_milliseconds
 
 MIN_WIDTH = 60
 MAX_WIDTH = 120
@@ -81,11 +89,28 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
 def say_answer(profile: Profile, moving: Prediction) -> list[str]:
     """Return what a user needs who reads only one line, and what a step is."""
     text = f"{say_share(moving)}. "
+    if share_of(moving) < NO_PROBLEM_SHARE:  # something else costs more
+        text = text.replace("Moving data is", "Moving data itself is", 1)
     if profile.is_no_problem:
+        text += say_largest(profile)
         text += "raymeter knows no change that would make this step 5 % shorter."
     else:
         text += say_cause(profile.advice[0], profile.steps)
     return [text, describe_steps(profile.steps)]
+
+
+def say_largest(profile: Profile) -> str:
+    """Return the message that takes most work, where it is sent, and how much it takes; "" without messages."""
+    if not profile.groups:
+        return ""
+    group = profile.groups[0]
+    steps = profile.steps
+    taken = format_milliseconds(group.seconds() / steps.count)
+    step = format_milliseconds(steps.seconds).removesuffix(" ms")
+    place = f", line {relative(group.line)}" if group.line else ""
+    return (
+        f"Most of it: {format_bytes(group.bytes)}, {name_route(group)}{place}: {taken} of {step}. "
+    )
 
 
 def say_cause(advice: Advice, steps: Steps) -> str:

@@ -1,6 +1,7 @@
 """Write the names, places and numbers of a profile as its readers know them."""
 
 import os
+import re
 import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
@@ -82,3 +83,15 @@ def percent(share: float) -> str:
 def wrap_words(text: str, width: int) -> list[str]:
     """Return the lines of a text. No word is cut, so that each path can be copied."""
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def wrap_list(texts: Sequence[str], width: int) -> list[str]:
+    """Return the lines of these texts. Later lines of a text are indented as what follows its number."""
+    lines: list[str] = []
+    for text in texts:
+        start = re.match(r" *(\d+\. )?", text)
+        indent = " " * len(start[0]) if start else ""
+        lines += textwrap.wrap(
+            text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    return lines

@@ -1,0 +1,115 @@
+"""How a program is started: its environment, its folder, and the signals that it gets."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from raymeter.commands import run
+from raymeter.errors import UserError
+from raymeter.launch import HOOK, UV_RUN, environment_of
+
+from raymeter import command_line
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+SLEEPER = """
+import pathlib, signal, sys, time
+def end(number, frame):
+    sys.exit(50 + number)
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, end)
+pathlib.Path("ready").touch()
+time.sleep(60)
+"""
+
+
+def start_sleeper(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a program under raymeter that ends with 50 and the number of the signal that it gets."""
+    (folder / "sleeper.py").write_text(SLEEPER)
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    words = [sys.executable, "-m", "raymeter", "sleeper.py"]
+    process = subprocess.Popen(words, cwd=folder, env=environment, start_new_session=True)
+    for _ in range(400):
+        if (folder / "ready").exists():
+            return process
+        time.sleep(0.05)
+    process.kill()
+    raise AssertionError("the program did not start")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_goes_to_the_program_and_its_exit_code_is_kept(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    process = start_sleeper(tmp_path)
+    process.send_signal(number)
+    assert process.wait(20) == 50 + number
+
+
+def test_a_program_of_another_environment_finds_raymeter_and_no_neighbour(tmp_path: Path) -> None:
+    environment = environment_of({"PYTHONPATH": "/home/me"}, tmp_path / "out", 1)
+    ours, users = environment["PYTHONPATH"].split(os.pathsep)
+    assert users == "/home/me"
+    assert os.listdir(ours) == ["raymeter"]
+
+
+def test_the_hooks_of_the_user_are_remembered(tmp_path: Path) -> None:
+    own = {"RAY_RUNTIME_ENV_HOOK": "mine.hook", UV_RUN: "0"}
+    outer = environment_of(own, tmp_path / "a", 1)
+    inner = environment_of(outer, tmp_path / "b", 1)  # the program starts raymeter itself
+    for environment in (outer, inner):
+        assert environment["RAY_RUNTIME_ENV_HOOK"] == HOOK
+        assert environment["RAYMETER_USERS_HOOK"] == "mine.hook"
+        assert environment["RAYMETER_USERS_UV_RUN"] == "0"
+
+
+def test_profiles_are_left_out_of_folders_that_ray_uploads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = run.make_folder(None, "train.py")
+    assert folder.parent == Path("raymeter-profiles")
+    assert (folder / ".gitignore").read_text() == "*\n"
+
+
+def test_a_folder_that_cannot_be_written_is_one_line_before_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Give another folder with --output"):
+        run.make_folder(tmp_path / "file" / "out", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("", 0, "has not called ray.init, or it is a client"),
+        ("raise SystemExit(3)", 3, "ended with exit code 3 before ray.init"),
+    ],
+)
+def test_a_program_without_ray_leaves_one_line_and_no_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    code: int,
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(text)
+    assert command_line.main(["train.py"]) == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert list(Path("raymeter-profiles").iterdir()) == []
+
+
+def test_a_client_is_warned_and_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", "ray://somewhere:10001")
+    Path("train.py").write_text("open('ran', 'w').close()")
+    assert command_line.main(["train.py"]) == 0
+    assert "Ray Client cannot be recorded" in capsys.readouterr().err.splitlines()[0]
+    assert Path("ran").exists()
