@@ -177,6 +177,8 @@ def write_event_of_scope(record, scope, args, kwargs, result):
 def write_call(event, name, scope):
     """Write the event of a call with its task, thread and line. Calls without a large message may be sampled."""
     line, function = place.find_line()
+    if not line and scope.messages:
+        line = place.running_line(ray_internals.current_name())
     is_small = not scope.messages and not scope.deserialise_seconds
     if is_small and not recorder.is_written(
         (line, function), name, event["event"], event["seconds"]
@@ -374,7 +376,7 @@ def add_description(event, value):
     line, function = place.find_line()
     name = event["by_name"]
     if not line and name:
-        line = place.method_line(name)
+        line = place.running_line(name)
     event["line"] = line
     event["function"] = function
     kind = (line, name, event["type"])
@@ -423,7 +425,7 @@ def write_received(before, after, data, reference, args, value):
     event["bytes"] = size
     event["type"] = describe.type_name(value)
     event["leaves"] = identity.find_leaves(value)
-    event["line"] = place.find_line()[0] or place.method_line(event["by_name"])
+    event["line"] = place.find_line()[0] or place.running_line(event["by_name"])
     recorder.write(event)
 
 

@@ -5,6 +5,7 @@ have is listed in the profile as missing, and what it would have recorded is not
 """
 
 import os
+import sys
 from pkgutil import resolve_name
 from typing import Any
 
@@ -41,6 +42,10 @@ FETCH_FUNCTION = (
     "ray._private.function_manager:FunctionActorManager.fetch_and_register_remote_function"
 )
 
+# A compiled graph runs methods in a task of this name, from functions with these names.
+COMPILED_LOOP = "__ray_call__"
+COMPILED_FRAMES = ("exec_operation", "_write", "_read", "_compute")
+
 # Module attributes that are replaced by functions that call them: what a pickle and its buffers contain.
 PICKLE_MODULE = "ray._private.serialization:pickle"
 MESSAGE_PACK_OBJECT = "ray._private.serialization:MessagePackSerializedObject"
@@ -72,6 +77,27 @@ def current_name() -> str:
         worker.actor_id
     )  # an async actor reads arguments outside of its tasks
     return type(actor).__name__ if actor else ""
+
+
+def running_function() -> Any:
+    """Return the function of the task that runs in this process; None for a method of an actor, or if it has ended."""
+    name = worker.current_task_function_name if is_worker() else ""
+    known = getattr(worker.function_actor_manager, "_function_execution_info", {})
+    for item in list(known.values()):
+        if name and getattr(item, "function_name", "") in (name, name.rpartition(".")[2]):
+            return item.function
+    return None
+
+
+def compiled_method() -> str:
+    """Return the name of the method that a compiled graph runs in this thread; "" if it runs none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name in COMPILED_FRAMES:
+            task = frame.f_locals.get("self")
+            return getattr(task, "method_name", "")
+        frame = frame.f_back
+    return ""
 
 
 def current_actor() -> object | None:

@@ -148,6 +148,7 @@ class Sent:
     start: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    own_seconds: float = 0.0  # of the recorder, after the message was serialised
     faults: int = 0
     imports: int = 0  # modules that were imported meanwhile; then, the time is not typical
     bytes: int = 0

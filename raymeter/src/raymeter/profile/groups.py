@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from raymeter.profile.events import Field, Sent
-from raymeter.profile.program import Message, Program
+from raymeter.profile.program import Message
 from raymeter.profile.steps import Steps
 
 
@@ -69,9 +69,9 @@ class Group:
 
 
 def send_seconds(message: Message) -> float:
-    """Return what one message took its sender: serialising, and the copy into the store if a call contains it."""
+    """Return what one message took its sender: serialising, and the copy into the store if it is known."""
     if message.call is None:
-        return message.sent.seconds
+        return max(message.sent.seconds, store_seconds(message))
     return own_call_seconds(message) / max(1, len(message.call.messages))
 
 
@@ -87,12 +87,13 @@ def read_seconds(message: Message) -> float:
     return sum(received.seconds for received in message.received)
 
 
-def store_seconds(program: Program, message: Message) -> float:
-    """Return the time in which the task that returned a message stored its results; 0 for other messages."""
-    task = program.tasks.get(message.sent.by)
-    if message.call is not None or task is None or task.store is None:
+def store_seconds(message: Message) -> float:
+    """Return how long the task that returned a message stored it; 0 for other messages."""
+    if message.stored is None:
         return 0.0
-    return task.store[1] - task.store[0]
+    start, end = message.stored
+    seconds = (end - start - message.sent.own_seconds) / message.in_one_store
+    return max(message.sent.seconds, seconds)
 
 
 def group_messages(messages: Iterable[Message]) -> list[Group]:
