@@ -24,6 +24,7 @@ VERIFIED_REPEATS = (
     8  # of a content that was seen before: all bytes are summed, so that a change is noticed
 )
 MAX_CONTENTS = 1_000  # that are remembered
+TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MAX_CAPTURED = 8  # variables of a function that are named
 
 recorder = None  # of this process; False after an error
@@ -46,7 +47,7 @@ parts = PickledParts()
 live_objects = identity.LiveObjects()
 contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or None]
 kinds_seen = {}  # kind of a message -> how often
-measured_kinds = set()  # kinds whose alternatives were measured
+measured_kinds = {}  # kind of a message -> what was measured of its alternatives
 
 
 def readings():
@@ -322,6 +323,7 @@ def write_sent(before, after, value, result):
     event["how"] = "rdt" if is_rdt else ""
     event.update(describe_process(before, after))
     event["bytes"] = size
+    event["references"] = 0 if is_rdt else len(getattr(result, "contained_object_refs", ()))
     event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
     event["buffers"] = len(parts.buffers)
     event["type"] = describe.type_name(value)
@@ -332,6 +334,7 @@ def write_sent(before, after, value, result):
     parts.clear()
     if scope is not None:
         scope.messages.append(number)
+    event["own_seconds"] = time.time() - after[0]
     recorder.write(event)
 
 
@@ -361,11 +364,11 @@ def add_content(event):
             contents[content] = [1, None]
         return
     seen[0] += 1
-    if seen[0] > VERIFIED_REPEATS or not recorder.has_time():
+    if seen[0] > VERIFIED_REPEATS or not recorder.has_time("repeats"):
         return
     begin = time.perf_counter()
     total = identity.full_sum(buffers)
-    recorder.spend_extra(time.perf_counter() - begin)
+    recorder.spend_extra("repeats", time.perf_counter() - begin)
     if seen[1] is not None:
         event["is_same"] = total == seen[1]
     seen[1] = total
@@ -381,15 +384,31 @@ def add_description(event, value):
     event["function"] = function
     kind = (line, name, event["type"])
     count = kinds_seen[kind] = kinds_seen.get(kind, 0) + 1
-    if count > DESCRIBED_FIRST and count % DESCRIBED_EVERY:
+    if count <= DESCRIBED_FIRST or count % DESCRIBED_EVERY == 0:
+        event["fields"] = describe.describe(value)
+        event["own_pickling"] = describe.find_own_pickling(value)
+        event["is_torch_pickle"] = TORCH_PICKLE in parts.inband
+    if count >= DESCRIBED_FIRST and not event["how"]:
+        add_alternatives(event, kind, value)
+
+
+def add_alternatives(event, kind, value):
+    """Measure a message of this kind in other ways, as many as there is time for; later ones in later messages."""
+    known = measured_kinds.get(kind, {})
+    if alternatives.is_complete(known) or not recorder.has_time("alternatives"):
         return
-    event["fields"] = describe.describe(value)
-    event["own_pickling"] = describe.find_own_pickling(value)
-    if count >= DESCRIBED_FIRST and kind not in measured_kinds and recorder.has_time():
-        measured_kinds.add(kind)
-        begin = time.perf_counter()
-        event["alternatives"] = alternatives.measure(value, event)
-        recorder.spend_extra(time.perf_counter() - begin)
+    last = time.perf_counter()
+
+    def has_time():
+        nonlocal last
+        passed = time.perf_counter() - last
+        last += passed
+        recorder.spend_extra("alternatives", passed)
+        return recorder.has_time("alternatives")
+
+    known = measured_kinds[kind] = alternatives.measure(value, event, known, has_time)
+    has_time()
+    event["alternatives"] = known
 
 
 def make_deserialise_wrapper(original):

@@ -21,10 +21,11 @@ FLUSH_SECONDS = 0.5
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
 ALWAYS_SECONDS = 0.001  # of a call that is always written
-MAX_EXTRA_SHARE = (
-    0.01  # of the time that has passed, for measurements that are not needed for each message
-)
-EXTRA_SECONDS = 0.2  # that these may take in any case
+MAX_EXTRA_SHARE = 0.005  # of the time that has passed, for each of these measurements
+EXTRA_SECONDS = {  # that measurements which are not needed for each message may take in any case
+    "repeats": 0.1,
+    "alternatives": 0.4,
+}
 MAX_PERIOD = 256  # one of so many small calls is written at least
 MAX_EVENTS = 200_000  # lines per process; later ones are only counted
 WINDOW_SECONDS = 0.25  # for which the share is judged
@@ -79,7 +80,7 @@ class Recorder:
         self.own_seconds = 0.0
         self.window_start = self.started_at
         self.window_own_seconds = 0.0
-        self.extra_seconds = 0.0
+        self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
         self.written_bytes = 0
         self.events = 0
         self.next_number = 0
@@ -215,11 +216,11 @@ class Recorder:
         self.window_start = now()
         self.window_own_seconds = 0.0
 
-    def has_time(self):
-        """Return whether a measurement that is not needed for each message fits into the budget."""
-        allowed = EXTRA_SECONDS + MAX_EXTRA_SHARE * (now() - self.started_at)
-        return self.extra_seconds < allowed
+    def has_time(self, measurement):
+        """Return whether a measurement that is not needed for each message fits into its budget."""
+        allowed = EXTRA_SECONDS[measurement] + MAX_EXTRA_SHARE * (now() - self.started_at)
+        return self.extra_seconds[measurement] < allowed
 
-    def spend_extra(self, seconds):
+    def spend_extra(self, measurement, seconds):
         """Add the time of a measurement for which `has_time` was asked."""
-        self.extra_seconds += seconds
+        self.extra_seconds[measurement] += seconds

@@ -107,7 +107,9 @@ class Field:
     storage_bytes: int = 0  # of the memory that views look at
     is_contiguous: bool = True
     device: str = "cpu"
+    requires_grad: bool = False
     columns: int = 0
+    chunks: int = 0  # of all columns of a table
     object_columns: int = 0
 
 
@@ -152,6 +154,7 @@ class Sent:
     faults: int = 0
     imports: int = 0  # modules that were imported meanwhile; then, the time is not typical
     bytes: int = 0
+    references: int = 0  # to objects, inside of the message
     inband_bytes: int = 0  # inside of the pickle, which each reader copies
     buffers: int = 0  # outside of it
     type: str = ""
@@ -165,7 +168,9 @@ class Sent:
     function: str = ""
     fields: list[Field] = field(default_factory=list)
     own_pickling: OwnPickling | None = None
+    is_torch_pickle: bool = False  # a tensor in it was pickled by torch itself
     alternatives: dict[str, Alternative] = field(default_factory=dict)
+    unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it
 
     @property
     def end(self) -> float:
