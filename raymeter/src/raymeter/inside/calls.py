@@ -24,6 +24,8 @@ VERIFIED_REPEATS = (
     8  # of a content that was seen before: all bytes are summed, so that a change is noticed
 )
 MAX_CONTENTS = 1_000  # that are remembered
+COMPARED_WITH_OTHERS = 4  # contents of a process that are compared with those of other processes
+MIN_PART_BYTES = 2**16  # of an array that is compared with earlier ones
 TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MAX_CAPTURED = 8  # variables of a function that are named
 
@@ -45,6 +47,7 @@ class PickledParts(threading.local):
 
 parts = PickledParts()
 live_objects = identity.LiveObjects()
+known_parts = identity.KnownParts()
 contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or None]
 kinds_seen = {}  # kind of a message -> how often
 measured_kinds = {}  # kind of a message -> what was measured of its alternatives
@@ -327,9 +330,11 @@ def write_sent(before, after, value, result):
     event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
     event["buffers"] = len(parts.buffers)
     event["type"] = describe.type_name(value)
-    event["leaves"] = identity.find_leaves(value)
-    event["token"] = live_objects.number_of(identity.largest_part(value))
+    large = identity.LargeParts(value)
+    event["leaves"] = large.leaves
+    event["token"] = live_objects.number_of(large.largest)
     add_content(event)
+    add_parts(event, large)
     add_description(event, value)
     parts.clear()
     if scope is not None:
@@ -361,17 +366,39 @@ def add_content(event):
     seen = contents.get(content)
     if seen is None:
         if len(contents) < MAX_CONTENTS:
-            contents[content] = [1, None]
+            seen = contents[content] = [1, None]
+        if len(contents) <= COMPARED_WITH_OTHERS and has_time_for_repeats():
+            seen[1] = event["whole"] = full_sum(buffers)
         return
     seen[0] += 1
-    if seen[0] > VERIFIED_REPEATS or not recorder.has_time("repeats"):
+    if seen[0] > VERIFIED_REPEATS or not has_time_for_repeats():
         return
-    begin = time.perf_counter()
-    total = identity.full_sum(buffers)
-    recorder.spend_extra("repeats", time.perf_counter() - begin)
+    total = event["whole"] = full_sum(buffers)
     if seen[1] is not None:
         event["is_same"] = total == seen[1]
     seen[1] = total
+
+
+def add_parts(event, large):
+    """Add the sums of the large arrays of a message, of which some may have been sent before."""
+    if event["how"] or event.get("is_same"):
+        return
+    least = max(MIN_PART_BYTES, event["bytes"] // 8)
+    begin = time.perf_counter()
+    event["parts"] = known_parts.describe(large.parts, least, has_time_for_repeats)
+    recorder.spend_extra("repeats", time.perf_counter() - begin)
+
+
+def has_time_for_repeats():
+    return recorder.has_time("repeats")
+
+
+def full_sum(buffers):
+    """Return the sum of all bytes, and count the time that it takes."""
+    begin = time.perf_counter()
+    total = identity.full_sum(buffers)
+    recorder.spend_extra("repeats", time.perf_counter() - begin)
+    return total
 
 
 def add_description(event, value):
@@ -582,15 +609,25 @@ def read_tasks_once():
         write_tasks()
 
 
-@guarded
 def write_tasks():
+    """Write what Ray has recorded, and for how long this kept the driver from ending."""
+    begin = time.perf_counter()
+    try:
+        write_known_tasks()
+    except Exception as error:
+        stop(error)
+        return
+    recorder.end_seconds = time.perf_counter() - begin
+    recorder.close()
+
+
+def write_known_tasks():
     memory_sampler.stop()
     recorder.flush()
     is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"
     tasks.wait_for_reports(is_own_cluster)
     for task in tasks.read_tasks():
         recorder.write(task)
-    recorder.flush()
 
 
 WRAPPERS = {

@@ -26,6 +26,7 @@ EXTRA_SECONDS = {  # that measurements which are not needed for each message may
     "repeats": 0.1,
     "alternatives": 0.4,
 }
+MIN_CALLS = 100  # in a window, below which no call is sampled
 MAX_PERIOD = 256  # one of so many small calls is written at least
 MAX_EVENTS = 200_000  # lines per process; later ones are only counted
 WINDOW_SECONDS = 0.25  # for which the share is judged
@@ -80,7 +81,9 @@ class Recorder:
         self.own_seconds = 0.0
         self.window_start = self.started_at
         self.window_own_seconds = 0.0
+        self.window_calls = 0
         self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
+        self.end_seconds = 0.0
         self.written_bytes = 0
         self.events = 0
         self.next_number = 0
@@ -151,6 +154,7 @@ class Recorder:
             "event": "recorder",
             "time": now(),
             "own_seconds": self.own_seconds,
+            "end_seconds": self.end_seconds,
             "written_bytes": self.written_bytes,
             "events": self.events,
             "period": self.period,
@@ -205,16 +209,18 @@ class Recorder:
     def spend_on_small_call(self, seconds):
         """Judge the time that short calls took. Sample them less often if it is too much, and else more often."""
         self.window_own_seconds += seconds
+        self.window_calls += 1
         passed = now() - self.window_start
         if passed < WINDOW_SECONDS:
             return
         share = self.window_own_seconds / passed
-        if share > MAX_SHARE:
+        if share > MAX_SHARE and self.window_calls >= MIN_CALLS:
             self.period = min(2 * self.period, MAX_PERIOD)
         elif share < MAX_SHARE / 4:
             self.period = max(self.period // 2, 1)
         self.window_start = now()
         self.window_own_seconds = 0.0
+        self.window_calls = 0
 
     def has_time(self, measurement):
         """Return whether a measurement that is not needed for each message fits into its budget."""

@@ -35,6 +35,7 @@ class RecorderCost:
 
     time: float = 0.0
     own_seconds: float = 0.0
+    end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
     events: int = 0
     period: int = 1  # of short calls with small messages, one of so many is written
@@ -164,6 +165,10 @@ class Sent:
     is_same: bool | None = (
         None  # all bytes are those of the last message with this content; None: not verified
     )
+    whole: int = 0  # sum of all bytes; 0: not computed
+    parts: list[tuple[int, int, bool | None]] = field(
+        default_factory=list
+    )  # bytes, sum of samples and `is_same` of its largest arrays
     line: str = ""
     function: str = ""
     fields: list[Field] = field(default_factory=list)
