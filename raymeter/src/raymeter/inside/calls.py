@@ -26,6 +26,8 @@ VERIFIED_REPEATS = (
 MAX_CONTENTS = 1_000  # that are remembered
 COMPARED_WITH_OTHERS = 4  # contents of a process that are compared with those of other processes
 MIN_PART_BYTES = 2**16  # of an array that is compared with earlier ones
+FIRST_PASSES = 5  # times its serialisation, which a message of a new kind may be measured
+MAX_FIRST_SECONDS = 2.0
 TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MAX_CAPTURED = 8  # variables of a function that are named
 
@@ -420,22 +422,24 @@ def add_description(event, value):
 
 
 def add_alternatives(event, kind, value):
-    """Measure a message of this kind in other ways, as many as there is time for; later ones in later messages."""
+    """Measure a message of this kind in other ways, as many as there is time for; later ones in later messages.
+
+    A slow message is measured at least once, although this takes longer than its share of the budget.
+    """
     known = measured_kinds.get(kind, {})
-    if alternatives.is_complete(known) or not recorder.has_time("alternatives"):
+    if alternatives.is_complete(known):
         return
-    last = time.perf_counter()
+    begin = time.perf_counter()
+    allowed = 0.0 if known else min(MAX_FIRST_SECONDS, FIRST_PASSES * event["seconds"])
 
     def has_time():
-        nonlocal last
-        passed = time.perf_counter() - last
-        last += passed
-        recorder.spend_extra("alternatives", passed)
-        return recorder.has_time("alternatives")
+        passed = time.perf_counter() - begin
+        return passed < allowed or recorder.has_time("alternatives", passed)
 
-    known = measured_kinds[kind] = alternatives.measure(value, event, known, has_time)
-    has_time()
-    event["alternatives"] = known
+    if has_time():
+        event["alternatives"] = alternatives.measure(value, event, known, has_time)
+        measured_kinds[kind] = event["alternatives"]
+        recorder.spend_extra("alternatives", time.perf_counter() - begin)
 
 
 def make_deserialise_wrapper(original):

@@ -222,10 +222,13 @@ class Recorder:
         self.window_own_seconds = 0.0
         self.window_calls = 0
 
-    def has_time(self, measurement):
-        """Return whether a measurement that is not needed for each message fits into its budget."""
+    def has_time(self, measurement, passed=0.0):
+        """Return whether a measurement that is not needed for each message fits into its budget.
+
+        `passed` is what it has taken so far.
+        """
         allowed = EXTRA_SECONDS[measurement] + MAX_EXTRA_SHARE * (now() - self.started_at)
-        return self.extra_seconds[measurement] < allowed
+        return self.extra_seconds[measurement] + passed < allowed
 
     def spend_extra(self, measurement, seconds):
         """Add the time of a measurement for which `has_time` was asked."""
