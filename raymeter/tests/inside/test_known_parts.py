@@ -61,3 +61,24 @@ def test_tensors_have_parts(make):
 def test_arrays_that_are_not_contiguous_have_none():
     known = identity.KnownParts()
     assert describe(known, np.arange(SIZE)[::2]) == []
+
+
+def test_arrays_are_found_in_lists_dicts_and_objects_once():
+    class Batch:
+        pass
+
+    batch = Batch()
+    array = np.arange(SIZE)
+    batch.values = {"x": [array, array], "name": "a", "few": np.arange(3)}
+    large = identity.LargeParts((batch, array))
+    assert large.leaves == [[array.__array_interface__["data"][0], array.nbytes]]
+    assert large.largest is array
+    assert identity.LargeParts("text").largest == "text"
+
+
+def test_a_message_of_many_arrays_is_sampled():
+    buffers = [np.arange(64) for _ in range(10_000)]
+    assert identity.sample_sum(buffers) == identity.sample_sum([array.copy() for array in buffers])
+    assert identity.sample_sum(buffers) != identity.sample_sum(buffers[:-1])
+    changed = [array + 1 for array in buffers]
+    assert identity.sample_sum(buffers) != identity.sample_sum(changed)

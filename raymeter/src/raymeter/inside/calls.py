@@ -19,7 +19,7 @@ from .recorder import Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
 DESCRIBED_FIRST = 3  # messages of a kind that are described, and then one of DESCRIBED_EVERY
-DESCRIBED_EVERY = 16
+DESCRIBED_EVERY = 64
 VERIFIED_REPEATS = (
     8  # of a content that was seen before: all bytes are summed, so that a change is noticed
 )
