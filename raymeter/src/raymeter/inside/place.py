@@ -11,6 +11,7 @@ STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 MAX_FRAMES = 100
 SKIPPED, LIBRARY, USERS = 0, 1, 2
 kinds = {}  # code object -> one of these three
+lines = {}  # code object and number of a line -> what find_line returns for it
 
 
 def kind_of(code):
@@ -62,13 +63,27 @@ def find_line():
     for _ in range(MAX_FRAMES):
         if frame is None:
             break
-        kind = kind_of(frame.f_code)
+        code = frame.f_code
+        kind = kinds.get(code)
+        if kind is None:
+            kind = kind_of(code)
         if kind == USERS:
-            return describe_frame(frame)
+            return known_frame(frame, code)
         if kind == LIBRARY and innermost is None:
             innermost = frame
         frame = frame.f_back
-    return describe_frame(innermost) if innermost is not None else ("", "")
+    return known_frame(innermost, innermost.f_code) if innermost is not None else ("", "")
+
+
+def known_frame(frame, code):
+    """Return what `describe_frame` has returned for this line; a comprehension may be called from two functions."""
+    key = code, frame.f_lineno
+    found = lines.get(key)
+    if found is None:
+        found = describe_frame(frame)
+        if not code.co_name.startswith("<"):
+            lines[key] = found
+    return found
 
 
 def describe_frame(frame):
