@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from raymeter.causes.savings import save_reading, save_sending, total
+from raymeter.causes.savings import save_reading, save_sending_all, total
 from raymeter.findings import Finding
 from raymeter.profile.events import Received
 from raymeter.profile.groups import Group, group_messages, in_steps
@@ -108,14 +108,15 @@ def make_finding(
     origins: list[Received],
     sent_by: dict[int, Message],
 ) -> Finding:
-    savings = [saving for message in group.messages for saving in save_sending(program, message)]
+    savings = save_sending_all(program, group.messages)
     unique = {id(origin): origin for origin in origins}
     reads = [
         Message(sent_by[key].sent, sent_by[key].call, [origin])
         for key, origin in unique.items()
         if key in sent_by
     ]
-    savings += [saving for message in reads for saving in save_reading(message)]
+    for message in reads:
+        savings += save_reading(message)
     lines = find_lines(program, group, list(unique.values()), reads)
     return Finding(
         cause=CAUSE,

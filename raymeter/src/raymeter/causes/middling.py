@@ -4,10 +4,12 @@ Sources: reports such as Ascend/ray-ascend#55 and meta-pytorch/torchstore#113. C
 `causes.calls`.
 """
 
+from collections import defaultdict
 from statistics import mean
 
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Finding, Saving
+from raymeter.profile.events import Task
 from raymeter.profile.groups import Group, in_steps, own_call_seconds
 from raymeter.profile.program import Message, Program
 from raymeter.profile.steps import Steps
@@ -24,17 +26,22 @@ MAX_TASK_SECONDS = 0.01  # of a method that does so much that the call does not 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each line that sends many messages of less than 1 MiB, to methods that do little."""
-    lines: dict[tuple[str, str], list[Message]] = {}
-    for message in in_steps(program.messages, steps):
-        call = message.call
-        if call is not None and message.how in ("argument", "put") and len(call.messages) == 1:
-            lines.setdefault((call.line, call.name), []).append(message)
     findings = []
-    for messages in lines.values():
-        group = Group(messages)
+    for group in find_lines(program, steps):
         if is_many(group, steps) and task_seconds(program, group) < MAX_TASK_SECONDS:
             findings.append(make_finding(program, steps, group))
     return findings
+
+
+def find_lines(program: Program, steps: Steps) -> list[Group]:
+    """Return the messages of each line that sends one in each call."""
+    lines: dict[tuple[str, str], list[Message]] = defaultdict(list)
+    for message in in_steps(program.messages, steps):
+        call = message.call
+        is_sent_by_call = message.how in ("argument", "put")
+        if call is not None and is_sent_by_call and len(call.messages) == 1:
+            lines[call.line, call.name].append(message)
+    return [Group(messages) for messages in lines.values()]
 
 
 def is_many(group: Group, steps: Steps) -> bool:
@@ -56,9 +63,12 @@ def task_seconds(program: Program, group: Group) -> float:
     """Return how long the methods ran in the mean; 0 for ray.put, and if Ray does not know it."""
     times = []
     for message in group.messages:
-        task = program.tasks.get(message.call.task) if message.call else None
-        if task is not None and task.execute is not None:
-            times.append(task.execute[1] - task.execute[0])
+        name = message.call.task if message.call else ""
+        task = program.tasks.get(name)
+        if task is None or task.execute is None:
+            continue
+        start, end = task.execute
+        times.append(end - start)
     return mean(times) if times else 0.0
 
 
@@ -89,13 +99,24 @@ def save_message(program: Program, message: Message, share: float) -> list[Savin
     if call is None:
         return []
     seconds = share * call_seconds_without_bytes(message)
-    savings = [Saving(call.process, call.thread, call.start + call.seconds / 2, seconds, "call")]
+    start = call.start + call.seconds / 2
+    savings = [Saving(call.process, call.thread, start, seconds, "call")]
     task = program.tasks.get(call.task)
+    if task is not None:
+        savings += save_phases(program, task, share)
+    return savings
+
+
+def save_phases(program: Program, task: Task, share: float) -> list[Saving]:
+    """Return a share of what a task takes before and after the user's function."""
     processes = {process.pid: process.process for process in program.recording.processes}
-    if task is None or task.pid not in processes:
-        return savings
-    for part, phase in (("deserialise", task.deserialise), ("store", task.store)):
-        if phase is not None:
-            seconds = share * (phase[1] - phase[0])
-            savings.append(Saving(processes[task.pid], 0, middle(phase), seconds, part))
+    process = processes.get(task.pid, "")
+    phases = {"deserialise": task.deserialise, "store": task.store}
+    savings = []
+    for part, phase in phases.items():
+        if phase is None:
+            continue
+        start, end = phase
+        seconds = share * (end - start)
+        savings.append(Saving(process, 0, middle(phase), seconds, part))
     return savings

@@ -6,7 +6,7 @@ returning ray.put() ObjectRefs" in Ray's documentation of design patterns, and r
 
 from statistics import mean
 
-from raymeter.causes.savings import save_sending, total
+from raymeter.causes.savings import save_sending, save_sending_all, total
 from raymeter.findings import Finding
 from raymeter.profile.groups import Group, group_messages, in_steps
 from raymeter.profile.program import Message, Program
@@ -137,7 +137,7 @@ def make_finding_of_parts(
 
 
 def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
-    savings = [saving for message in group.messages for saving in save_sending(program, message)]
+    savings = save_sending_all(program, group.messages)
     per_step = len(group.messages) / steps.count
     size = format_bytes(group.bytes)
     title = f"The same {size} are sent again {significant(per_step, 2)} times per step"
@@ -156,4 +156,7 @@ def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
 
 
 def reader_processes(group: Group) -> set[str]:
-    return {received.process for message in group.messages for received in message.received}
+    processes = set()
+    for message in group.messages:
+        processes |= {received.process for received in message.received}
+    return processes
