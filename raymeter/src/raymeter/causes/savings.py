@@ -12,18 +12,19 @@ CALL_SECONDS = 0.0002  # that a call of Ray with a small message takes in any ca
 def save_sending(program: Program, message: Message, share: float = 1.0) -> list[Saving]:
     """Return what sending one message takes its sender, times a share: the call, or storing the result of the task."""
     sent = message.sent
-    if message.call is None:
-        task = program.tasks.get(sent.by)
-        if task is None or task.store is None:
-            start = sent.start + sent.seconds / 2
-            return [Saving(sent.process, sent.thread, start, share * sent.seconds, "serialise")]
-        seconds = share * store_seconds(program, message)
-        return [Saving(sent.process, 0, middle(task.store), seconds, "store")]
     call = message.call
-    seconds = max(0.0, own_call_seconds(message) - CALL_SECONDS) / max(1, len(call.messages))
-    return [
-        Saving(call.process, call.thread, call.start + call.seconds / 2, share * seconds, "call")
-    ]
+    if call is not None:
+        needed = max(0.0, own_call_seconds(message) - CALL_SECONDS)
+        seconds = share * needed / max(1, len(call.messages))
+        start = call.start + call.seconds / 2
+        return [Saving(call.process, call.thread, start, seconds, "call")]
+    if message.stored is not None:
+        seconds = share * store_seconds(message)
+        start = middle(message.stored)
+        return [Saving(sent.process, 0, start, seconds, "store")]
+    seconds = share * sent.seconds
+    start = sent.start + sent.seconds / 2
+    return [Saving(sent.process, sent.thread, start, seconds, "serialise")]
 
 
 def save_reading(message: Message, share: float = 1.0) -> list[Saving]:
@@ -32,7 +33,16 @@ def save_reading(message: Message, share: float = 1.0) -> list[Saving]:
     for received in message.received:
         start = received.start + received.seconds / 2
         seconds = share * received.seconds
-        savings.append(Saving(received.process, received.thread, start, seconds, "deserialise"))
+        saving = Saving(received.process, received.thread, start, seconds, "deserialise")
+        savings.append(saving)
+    return savings
+
+
+def save_sending_all(program: Program, messages: Iterable[Message]) -> list[Saving]:
+    """Return what sending these messages takes their senders."""
+    savings = []
+    for message in messages:
+        savings += save_sending(program, message)
     return savings
 
 
@@ -41,4 +51,5 @@ def total(savings: Iterable[Saving]) -> float:
 
 
 def middle(phase: tuple[float, float]) -> float:
-    return (phase[0] + phase[1]) / 2
+    start, end = phase
+    return (start + end) / 2

@@ -6,26 +6,32 @@ Only sums and addresses are kept, and no value.
 import sys
 import weakref
 import zlib
+from itertools import islice
 
 MAX_LEAVES = 16  # the largest arrays of a message
-MAX_WALKED = 2_000  # parts of a message that are looked at
+MAX_WALKED = 1_000  # parts of a message that are looked at
+SIMPLE = {str, bytes, int, float, bool, type(None)}
+MAX_SAMPLED = 64  # buffers of a message with many of them
 PIECES = 64  # of a buffer that are sampled
 PIECE_BYTES = 64
 COLUMNS = 64  # sums of words, which a change of one word changes
 MIN_LEAF_BYTES = 4_096
+MAX_SUMMED = 4  # of the largest arrays of a message, whose bytes are compared with earlier ones
+MAX_KNOWN = 1_000  # sums of parts that are remembered
 
 
 def sample_sum(buffers):
-    """Return a number that is equal for buffers whose lengths and sampled pieces are equal."""
-    total = 0
-    for buffer in buffers:
+    """Return a number that is equal for buffers whose number, lengths and sampled pieces are equal."""
+    total = zlib.crc32(len(buffers).to_bytes(8, "little"))
+    step = max(1, len(buffers) // MAX_SAMPLED)
+    for buffer in buffers[::step]:
         view = memoryview(buffer).cast("B")
         total = zlib.crc32(len(view).to_bytes(8, "little"), total)
         if len(view) <= PIECES * PIECE_BYTES:
             total = zlib.crc32(view, total)
             continue
-        step = (len(view) - PIECE_BYTES) // (PIECES - 1)
-        for begin in range(0, len(view) - PIECE_BYTES + 1, step):
+        distance = (len(view) - PIECE_BYTES) // (PIECES - 1)
+        for begin in range(0, len(view) - PIECE_BYTES + 1, distance):
             total = zlib.crc32(view[begin : begin + PIECE_BYTES], total)
     return total
 
@@ -74,44 +80,99 @@ class LiveObjects:
         return self.last
 
 
-def largest_part(value):
-    """Return the array or tensor of a message with most bytes, or the message itself without one."""
-    largest = value
-    most = 0
-    for part in walk(value):
-        leaf = locate(part)
-        if leaf is not None and leaf[1] > most:
-            largest = part
-            most = leaf[1]
-    return largest
+class LargeParts:
+    """The arrays and tensors of a message, the largest first."""
+
+    def __init__(self, value):
+        found = []
+        for part in arrays_of(value):
+            leaf = locate(part) if part.nbytes >= MIN_LEAF_BYTES else None
+            if leaf is not None:
+                found.append((leaf, part))
+        found.sort(key=lambda item: -item[0][1])
+        self.leaves = [leaf for leaf, _ in found[:MAX_LEAVES]]  # address and bytes
+        self.parts = [part for _, part in found[:MAX_SUMMED]]
+        self.largest = self.parts[0] if self.parts else value
 
 
 def find_leaves(value):
     """Return [address, bytes] of the largest arrays and tensors of a message, the largest first."""
-    leaves = []
-    for part in walk(value):
-        leaf = locate(part)
-        if leaf is not None and leaf[1] >= MIN_LEAF_BYTES:
-            leaves.append(leaf)
-    leaves.sort(key=lambda leaf: -leaf[1])
-    return leaves[:MAX_LEAVES]
+    return LargeParts(value).leaves
 
 
-def locate(part):
-    """Return [address, bytes] of a numpy array or a torch tensor on the CPU; None for anything else."""
+def memory_of(part):
+    """Return the bytes of an array or tensor as a buffer; None if they do not lie in one piece."""
     numpy = sys.modules.get("numpy")
     torch = sys.modules.get("torch")
     if numpy is not None and isinstance(part, numpy.ndarray):
-        return [part.__array_interface__["data"][0], part.nbytes]
-    if torch is None or not isinstance(part, getattr(torch, "Tensor", ())):
+        is_whole = part.flags.c_contiguous and not part.dtype.hasobject
+        return memoryview(part.reshape(-1).view(numpy.uint8)) if is_whole else None
+    if not part.is_contiguous():
         return None
+    return memoryview(part.detach().reshape(-1).view(torch.uint8).numpy())
+
+
+class KnownParts:
+    """Arrays and tensors that were sent before, by sums of their bytes."""
+
+    def __init__(self):
+        self.sums = {}  # of samples -> of all bytes, or None
+
+    def describe(self, parts, least_bytes, has_time):
+        """Return [bytes, sum of samples, is the same] of the parts with at least so many bytes.
+
+        The last is None for a part that was not seen before, or not verified: then all bytes were not compared.
+        """
+        described = []
+        in_message = {}
+        for part in parts:
+            memory = memory_of(part) if part.nbytes >= least_bytes else None
+            if memory is None:
+                continue
+            total = sample_sum([memory])
+            is_same = self.compare(memory, total, in_message, has_time)
+            described.append([memory.nbytes, total, is_same])
+            in_message[total] = memory
+        return described
+
+    def compare(self, memory, total, in_message, has_time):
+        """Return whether all bytes are those of the last part with these samples; None if this was not verified."""
+        if total not in self.sums:
+            if len(self.sums) < MAX_KNOWN:
+                self.sums[total] = None
+            return None
+        if not has_time():
+            return None
+        last = self.sums[total]
+        if total in in_message:
+            last = full_sum([in_message[total]])
+        whole = self.sums[total] = full_sum([memory])
+        return None if last is None else whole == last
+
+
+def locate(part):
+    """Return [address, bytes] of a numpy array or a torch tensor; None if it is not on the CPU in one piece."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(part, getattr(torch, "Tensor", ())):
+        return [part.__array_interface__["data"][0], part.nbytes]
     if part.layout != torch.strided or part.device.type != "cpu" or part.is_nested:
         return None
-    return [part.data_ptr(), part.numel() * part.element_size()]
+    return [part.data_ptr(), part.nbytes]
 
 
-def walk(value):
-    """Yield the parts of a message, at most MAX_WALKED of them, each once."""
+def array_types():
+    """Return the types of arrays and tensors of the libraries that the program has imported."""
+    types = []
+    for library, name in (("numpy", "ndarray"), ("torch", "Tensor")):
+        kind = getattr(sys.modules.get(library), name, None)
+        if kind is not None:
+            types.append(kind)
+    return tuple(types)
+
+
+def arrays_of(value):
+    """Yield the arrays and tensors of a message, each once, among the first MAX_WALKED of its parts."""
+    types = array_types()
     waiting = [value]
     seen = set()
     while waiting and len(seen) < MAX_WALKED:
@@ -119,17 +180,19 @@ def walk(value):
         if id(part) in seen:
             continue
         seen.add(id(part))
-        yield part
-        waiting.extend(children(part))
+        if isinstance(part, types):
+            yield part
+        else:
+            waiting.extend(children(part))
 
 
 def children(part):
-    """Return the parts of a container or of an object with attributes."""
+    """Return the parts of a container or of an object with attributes that may be, or contain, arrays."""
     if isinstance(part, dict):
-        return list(part.values())[:MAX_WALKED]
-    if isinstance(part, (list, tuple)):
-        return part[:MAX_WALKED]
-    if isinstance(part, (str, bytes, int, float, type(None))) or locate(part) is not None:
-        return ()
-    attributes = getattr(part, "__dict__", None)
-    return list(attributes.values())[:MAX_WALKED] if isinstance(attributes, dict) else ()
+        items = islice(part.values(), MAX_WALKED)
+    elif isinstance(part, (list, tuple)):
+        items = part[:MAX_WALKED]
+    else:
+        attributes = getattr(part, "__dict__", None)
+        items = islice(attributes.values(), MAX_WALKED) if isinstance(attributes, dict) else ()
+    return [item for item in items if type(item) not in SIMPLE]

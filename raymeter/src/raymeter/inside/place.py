@@ -11,17 +11,20 @@ STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 MAX_FRAMES = 100
 SKIPPED, LIBRARY, USERS = 0, 1, 2
 kinds = {}  # code object -> one of these three
+lines = {}  # code object and number of a line -> what find_line returns for it
 
 
 def kind_of(code):
-    """Return whether a function is the user's, of a library, or skipped because it is Ray's or raymeter's."""
+    """Return whether a function is the user's, of a library, or of Ray, raymeter or Python, which are skipped."""
     kind = kinds.get(code)
     if kind is None:
         file = code.co_filename
         if file.startswith((ray_internals.FOLDER, OURS, "<raymeter", "<frozen")):
             kind = SKIPPED
-        elif LIBRARIES in file or file.startswith(STANDARD_LIBRARY):
+        elif LIBRARIES in file:
             kind = LIBRARY
+        elif file.startswith(STANDARD_LIBRARY):
+            kind = SKIPPED  # an event loop, or a thread, which calls nobody's code
         else:
             kind = USERS
         kinds[code] = kind
@@ -34,6 +37,25 @@ def is_users_file(file):
     return not file.startswith(skipped) and LIBRARIES not in file
 
 
+def running_line(name):
+    """Return "file:line" of the method or task that runs here, by its name, if no line of it has called Ray.
+
+    A result is serialised after the function has returned it, and a compiled graph calls methods by itself.
+    """
+    if name.endswith(ray_internals.COMPILED_LOOP):
+        name = ray_internals.compiled_method() or name
+    return method_line(name) or task_line()
+
+
+def task_line():
+    """Return "file:line" where the function of the running task is defined; "" if it is not known."""
+    function = ray_internals.running_function()
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
 def find_line():
     """Return "file:line" and the function of the innermost call by the user's code, or by a library without one."""
     frame = sys._getframe(1)
@@ -41,13 +63,27 @@ def find_line():
     for _ in range(MAX_FRAMES):
         if frame is None:
             break
-        kind = kind_of(frame.f_code)
+        code = frame.f_code
+        kind = kinds.get(code)
+        if kind is None:
+            kind = kind_of(code)
         if kind == USERS:
-            return describe_frame(frame)
+            return known_frame(frame, code)
         if kind == LIBRARY and innermost is None:
             innermost = frame
         frame = frame.f_back
-    return describe_frame(innermost) if innermost is not None else ("", "")
+    return known_frame(innermost, innermost.f_code) if innermost is not None else ("", "")
+
+
+def known_frame(frame, code):
+    """Return what `describe_frame` has returned for this line; a comprehension may be called from two functions."""
+    key = code, frame.f_lineno
+    found = lines.get(key)
+    if found is None:
+        found = describe_frame(frame)
+        if not code.co_name.startswith("<"):
+            lines[key] = found
+    return found
 
 
 def describe_frame(frame):

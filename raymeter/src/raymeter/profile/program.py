@@ -1,13 +1,20 @@
 """Join the events of a program: each message with its sender and readers, each task with the call that submitted it."""
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from raymeter.profile.events import Call, Received, Sent, Task
 from raymeter.profile.reader import Recording
 
+Phase = tuple[float, float]  # start and end
 TaskKey = tuple[str, int]  # task, and bytes of the message
+ArgumentKey = tuple[str, str, int]  # task that sent it, actor that reads it, and bytes
 TASK_DIGITS = 48  # of the id of an object, which begins with that of the task that made it
+ATTEMPT_DIGITS = (
+    2  # of the id of a task: in the ids of the objects that it puts, they count its attempts
+)
+CLOCK_SECONDS = 0.001  # by which the clocks of two events may differ
 
 
 @dataclass
@@ -17,6 +24,8 @@ class Message:
     sent: Sent
     call: Call | None  # in which it was sent; None for the result of a task
     received: list[Received] = field(default_factory=list)
+    stored: Phase | None = None  # when the task that returned it stored its results
+    in_one_store: int = 1  # messages that were stored then
 
     @property
     def how(self) -> str:
@@ -42,15 +51,68 @@ class Program:
 def join(recording: Recording) -> Program:
     """Return the program of a recording."""
     calls = {(call.process, call.number): call for call in recording.calls}
+    messages = []
+    for sent in recording.sent:
+        call = calls.get((sent.process, sent.scope))
+        messages.append(Message(sent, call))
     program = Program(
         recording=recording,
-        messages=[Message(sent, calls.get((sent.process, sent.scope))) for sent in recording.sent],
+        messages=messages,
         tasks={task.task: task for task in recording.tasks},
         submissions={call.task: call for call in recording.calls if call.event == "call"},
         calls=calls,
     )
+    join_stores(program)
     join_readers(program)
     return program
+
+
+def join_stores(program: Program) -> None:
+    """Add to each result when it was stored: the phase of its process that contains its serialisation.
+
+    Ray may show a phase of an async actor with another task of the actor, so only the time counts. Items of a
+    generator have no such phase, and results of one task share theirs.
+    """
+    by_process = find_stores(program.recording)
+    sharing: dict[tuple[str, Phase], list[Message]] = defaultdict(list)
+    for message in program.messages:
+        if message.call is not None:
+            continue
+        process = message.sent.process
+        phases = by_process.get(process, [])
+        phase = phase_at(phases, message.sent)
+        if phase is not None:
+            message.stored = phase
+            sharing[process, phase].append(message)
+    for messages in sharing.values():
+        count = len(messages)
+        for message in messages:
+            message.in_one_store = count
+
+
+def phase_at(phases: list[Phase], sent: Sent) -> Phase | None:
+    """Return the phase, of those in the order of time, in which a message was serialised."""
+    middle = sent.start + sent.seconds / 2
+    position = bisect_right(phases, (middle, middle)) - 1
+    if position < 0:
+        return None
+    phase = phases[position]
+    _, end = phase
+    return phase if middle <= end + CLOCK_SECONDS else None
+
+
+def find_stores(recording: Recording) -> dict[str, list[Phase]]:
+    """Return for each process when it stored results of tasks, in the order of time."""
+    names = {process.pid: process.process for process in recording.processes}
+    phases: dict[str, list[Phase]] = defaultdict(list)
+    for task in recording.tasks:
+        process = names.get(task.pid)
+        if task.store is not None and process is not None:
+            start, end = task.store
+            phases[process].append((start, end))
+    for of_process in phases.values():
+        of_process.sort()
+    return dict(phases)
 
 
 def join_readers(program: Program) -> None:
@@ -58,10 +120,75 @@ def join_readers(program: Program) -> None:
     index = SenderIndex()
     for message in program.messages:
         index.add(message)
+    others = []
     for received in program.recording.received:
         sender = index.sender_of(received)
         if sender is not None:
             sender.received.append(received)
+        else:
+            others.append(received)
+    join_arguments_of_actors(program, others)
+
+
+def join_arguments_of_actors(program: Program, received: list[Received]) -> None:
+    """Add arguments that an actor has read outside of its tasks, as async actors do, to the calls that sent them.
+
+    The object of an argument has the id of the task that sent it, and a number that grows with each of its objects.
+    """
+    actors = find_actors(program)
+    waiting = find_waiting_arguments(program)
+    for item in sorted(received, key=object_number):
+        sender = item.owner_task[ATTEMPT_DIGITS:]
+        actor = actors.get(item.process, "")
+        messages = waiting.get((sender, actor, item.bytes), [])
+        argument = next_before(messages, item)
+        if argument is None or argument.call is None:
+            continue
+        item.by = argument.call.task
+        item.by_name = argument.call.name
+        argument.received.append(item)
+
+
+def find_waiting_arguments(program: Program) -> dict[ArgumentKey, list[Message]]:
+    """Return the arguments of actors that nobody has read yet."""
+    waiting: dict[ArgumentKey, list[Message]] = defaultdict(list)
+    for message in program.messages:
+        call = message.call
+        if call is None or message.how != "argument" or message.received:
+            continue
+        sender = call.by[ATTEMPT_DIGITS:]
+        key = sender, call.actor, message.sent.bytes
+        waiting[key].append(message)
+    return waiting
+
+
+def find_actors(program: Program) -> dict[str, str]:
+    """Return the actor that lives in each process."""
+    by_pid = {task.pid: task.actor for task in program.tasks.values() if task.actor}
+    actors = {}
+    for process in program.recording.processes:
+        if process.pid in by_pid:
+            actors[process.process] = by_pid[process.pid]
+    return actors
+
+
+def object_number(received: Received) -> tuple[str, int]:
+    """Return the process that read an object, and the number of the object in the task that made it."""
+    digits = received.object[TASK_DIGITS:]
+    try:
+        return received.process, int.from_bytes(bytes.fromhex(digits), "little")
+    except ValueError:
+        return received.process, 0
+
+
+def next_before(messages: list[Message], received: Received) -> Message | None:
+    """Take the first message out of a list, if it was sent before another one was received."""
+    if not messages:
+        return None
+    first = messages[0]
+    if first.sent.start > received.end + CLOCK_SECONDS:
+        return None
+    return messages.pop(0)
 
 
 class SenderIndex:

@@ -1,0 +1,53 @@
+"""Measurements that are not needed for each message have budgets of their own, and slow messages are measured once."""
+
+import time
+
+import numpy as np
+import pytest
+from raymeter.inside import calls, recorder
+
+
+@pytest.fixture
+def made_recorder(tmp_path, monkeypatch):
+    made = recorder.Recorder(tmp_path, 1, [])
+    monkeypatch.setattr(calls, "recorder", made)
+    monkeypatch.setattr(calls, "measured_kinds", {})
+    yield made
+    made.close()
+
+
+def measure(value, seconds: float) -> dict:
+    event = {"bytes": 2**20, "seconds": seconds}
+    calls.add_alternatives(event, "kind", value)
+    return event.get("alternatives", {})
+
+
+def test_the_check_of_repeats_takes_no_time_from_alternatives(made_recorder):
+    made_recorder.spend_extra("repeats", 100.0)
+    assert not made_recorder.has_time("repeats")
+    assert made_recorder.has_time("alternatives")
+
+
+def test_a_slow_message_is_measured_once_although_the_budget_is_spent(made_recorder):
+    made_recorder.spend_extra("alternatives", 100.0)
+    assert measure({"x": np.arange(10)}, seconds=1.0)
+    made_recorder.spend_extra("alternatives", 100.0)
+    calls.measured_kinds["kind"].pop("columns")
+    assert not measure({"x": np.arange(10)}, seconds=1.0)
+
+
+def test_a_fast_message_is_measured_when_there_is_time_again(made_recorder):
+    made_recorder.spend_extra("alternatives", 100.0)
+    assert not measure({"x": list(range(5_000))}, seconds=0.0)
+    made_recorder.extra_seconds["alternatives"] = 0.0
+    measured = measure({"x": list(range(5_000))}, seconds=0.0)
+    assert measured["arrays of numbers"]
+
+
+@pytest.mark.parametrize(("count", "is_sampled"), [(20, False), (200, True)])
+def test_only_many_calls_are_sampled(made_recorder, count, is_sampled):
+    made_recorder.window_start = time.time() - 1
+    for _ in range(count - 1):
+        made_recorder.window_calls += 1
+    made_recorder.spend_on_small_call(0.5)
+    assert (made_recorder.period > 1) == is_sampled

@@ -1,0 +1,68 @@
+"""The line of the user's code that calls Ray is found, and never one of Python's own or of Ray."""
+
+import asyncio
+import functools
+
+from raymeter.inside import place, ray_internals
+
+HERE = __file__
+
+
+def test_each_line_of_a_function_is_its_own():
+    first = place.find_line()
+    second = place.find_line()
+    (file, _, number), (_, _, later) = first[0].rpartition(":"), second[0].rpartition(":")
+    assert (file, int(later)) == (HERE, int(number) + 1)
+    assert first[1] == "test_each_line_of_a_function_is_its_own"
+
+
+def call_in_comprehension():
+    lines = [place.find_line() for _ in range(1)]
+    return lines[0]
+
+
+def call_in_lambda(call=lambda: place.find_line()):
+    return call()
+
+
+def test_a_comprehension_has_the_name_of_the_function_around_it():
+    assert call_in_comprehension()[1] == "call_in_comprehension"
+    assert call_in_lambda()[1] == "call_in_lambda"
+
+
+def test_an_event_loop_alone_is_no_line(monkeypatch):
+    code = asyncio.events.Handle._run.__code__
+    monkeypatch.setattr(place, "kinds", {})
+    assert place.kind_of(code) == place.SKIPPED
+
+
+def test_a_task_has_the_line_of_its_function(monkeypatch):
+    @functools.wraps(call_in_lambda)
+    def wrapper():
+        return call_in_lambda()
+
+    monkeypatch.setattr(ray_internals, "running_function", lambda: wrapper)
+    assert place.running_line("task") == f"{HERE}:{call_in_lambda.__code__.co_firstlineno}"
+
+
+class ExecutableTask:
+    """As in Ray's compiled graphs."""
+
+    method_name = "forward"
+
+    def exec_operation(self):
+        return ray_internals.compiled_method()
+
+
+class Policy:
+    def forward(self):
+        pass
+
+
+def test_a_compiled_graph_has_the_line_of_the_method_that_it_runs(monkeypatch):
+    assert ExecutableTask().exec_operation() == "forward"
+    assert ray_internals.compiled_method() == ""
+    monkeypatch.setattr(ray_internals, "current_actor", Policy)
+    monkeypatch.setattr(ray_internals, "compiled_method", lambda: "forward")
+    line = f"{HERE}:{Policy.forward.__code__.co_firstlineno}"
+    assert place.running_line("Policy.__ray_call__") == line
