@@ -20,6 +20,7 @@ MODULES = (
     "describe",
     "alternatives",
     "recorder",
+    "runs",
     "tasks",
     "memory",
     "calls",

@@ -21,6 +21,7 @@ FLUSH_SECONDS = 0.5
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
 ALWAYS_SECONDS = 0.001  # of a call that is always written
+RARE_SECONDS = 0.05  # after the last one of a line that was written, the next one is, too
 MAX_EXTRA_SHARE = (
     0.01  # of the time that has passed, for measurements that are not needed for each message
 )
@@ -28,6 +29,7 @@ EXTRA_SECONDS = 0.2  # that these may take in any case
 MAX_PERIOD = 256  # one of so many small calls is written at least
 MAX_EVENTS = 200_000  # lines per process; later ones are only counted
 WINDOW_SECONDS = 0.25  # for which the share is judged
+FEW_CALLS = 100  # of a window, which are never sampled
 SETTINGS = (
     "MALLOC_TRIM_THRESHOLD_",
     "MALLOC_MMAP_THRESHOLD_",
@@ -43,12 +45,21 @@ now = time.time  # the same clock in all processes of a machine
 class CallScope:
     """A call of Ray that is running in this thread, such as ray.put, and the messages inside of it."""
 
-    __slots__ = ("deserialise_seconds", "messages", "number", "outer", "own_seconds", "start")
+    __slots__ = (
+        "contained",
+        "deserialise_seconds",
+        "messages",
+        "number",
+        "outer",
+        "own_seconds",
+        "start",
+    )
 
     def __init__(self, number, outer):
         self.number = number
         self.outer = outer
         self.messages = []  # numbers of "sent" events
+        self.contained = 0  # references inside of the messages
         self.deserialise_seconds = 0.0
         self.own_seconds = 0.0  # of the recorder, inside of the call
         self.start = now()
@@ -57,10 +68,11 @@ class CallScope:
 class LineCounter:
     """Calls with small messages from one line of the user's code that were not written one by one."""
 
-    __slots__ = ("count", "seconds", "written")
+    __slots__ = ("count", "last", "seconds", "written")
 
     def __init__(self):
         self.count = 0
+        self.last = 0.0  # when one was written
         self.seconds = 0.0
         self.written = 0
 
@@ -79,6 +91,7 @@ class Recorder:
         self.own_seconds = 0.0
         self.window_start = self.started_at
         self.window_own_seconds = 0.0
+        self.window_calls = 0
         self.extra_seconds = 0.0
         self.written_bytes = 0
         self.events = 0
@@ -181,7 +194,8 @@ class Recorder:
     def is_written(self, place, name, kind, seconds):
         """Count a call with small messages; return whether it is written, too.
 
-        `place` is the line and function of the user's code. Of short calls, one of `self.period` is written.
+        `place` is the line and function of the user's code. Of short calls, one of `self.period` is written, and the
+        first one after a pause, so that no rare call is missing.
         """
         key = (*place, name, kind)
         counter = self.counters.get(key)
@@ -189,9 +203,12 @@ class Recorder:
             counter = self.counters[key] = LineCounter()
         counter.count += 1
         counter.seconds += seconds
-        if seconds < ALWAYS_SECONDS and counter.count % self.period:
+        time_now = now()
+        is_rare = time_now - counter.last >= RARE_SECONDS
+        if seconds < ALWAYS_SECONDS and counter.count % self.period and not is_rare:
             return False
         counter.written += 1
+        counter.last = time_now
         return True
 
     def spend(self, seconds):
@@ -204,16 +221,18 @@ class Recorder:
     def spend_on_small_call(self, seconds):
         """Judge the time that short calls took. Sample them less often if it is too much, and else more often."""
         self.window_own_seconds += seconds
+        self.window_calls += 1
         passed = now() - self.window_start
         if passed < WINDOW_SECONDS:
             return
         share = self.window_own_seconds / passed
-        if share > MAX_SHARE:
+        if share > MAX_SHARE and self.window_calls > FEW_CALLS:
             self.period = min(2 * self.period, MAX_PERIOD)
         elif share < MAX_SHARE / 4:
             self.period = max(self.period // 2, 1)
         self.window_start = now()
         self.window_own_seconds = 0.0
+        self.window_calls = 0
 
     def has_time(self):
         """Return whether a measurement that is not needed for each message fits into the budget."""
