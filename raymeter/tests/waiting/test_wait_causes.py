@@ -1,7 +1,7 @@
 """The causes of waiting and of many small operations: when they are named, what they save, and when they are silent."""
 
 from made_programs import DRIVER_TASK, Builder
-from raymeter.causes import calls, captured, event_loop, items, order, wait_one
+from raymeter.causes import calls, captured, event_loop, items, order, references, wait_one
 from raymeter.profile.events import CountedLine, Export, Run
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps, find_steps
@@ -335,3 +335,35 @@ def test_a_change_that_was_simulated_leaves_the_graph_as_it_was():
     (finding,) = order.find(program, steps)
     first = simulate(graph, steps, finding)
     assert simulate(graph, steps, finding) == first
+
+
+def make_lists_of_references(count: int, message_bytes: int = 0) -> Program:
+    """Return a driver that sends five messages with references in 10 ms each, and waits for their reader."""
+    builder = Builder()
+    for step in range(STEPS):
+        for number in range(5):
+            task = f"{step:024x}{number:024x}"
+            start = step + number / 100
+            values = {"kind": "method", "task": task, "name": PLACE, "contained": count}
+            call = builder.call("call", start, 0.01, line="/made/a.py:1", **values)
+            if message_bytes:
+                builder.send(call, start, 0.008, bytes=message_bytes)
+            builder.task(task, PLACE, start + 0.01, 0.005, actor="a")
+        builder.call("get", step + 0.05, 0.006, objects=[f"{task}01000000"], line="/made/a.py:2")
+    return builder.program()
+
+
+def test_many_references_in_one_message_are_named():
+    program = make_lists_of_references(500)
+    times = [(float(step), step + 0.056) for step in range(STEPS)]
+    steps = Steps("a pass", times, "node-1", 1, "/made/a.py:1")
+    (finding,) = references.find(program, steps)
+    assert finding.cause == references.CAUSE
+    assert finding.line == "/made/a.py:1"
+    # Before: 56 ms. After: the five readers one after the other, of which each still runs for 4.5 ms.
+    assert 0.03 < predict_first(program, steps, [finding]) < 0.034
+
+
+def test_few_references_or_much_data_are_no_problem_of_references():
+    assert not references.find(make_lists_of_references(5), make_steps(1.0))
+    assert not references.find(make_lists_of_references(60, 10**8), make_steps(1.0))

@@ -9,6 +9,7 @@ from raymeter.causes import (
     memory,
     order,
     pickled,
+    references,
     repeated,
     wait_one,
     waiting,
@@ -27,6 +28,7 @@ KINDS = (
     wait_one,
     event_loop,
     items,
+    references,
     calls,
     memory,
 )
