@@ -17,14 +17,16 @@ def time_it(function, recorded):
     return runs.make_timed(function, lambda run, _: recorded.append(run))
 
 
-def test_a_function_returns_what_it_returns_and_is_written_if_it_takes_long(recorded):
+def test_a_function_returns_what_it_returns_and_is_written_if_it_takes_long(recorded, monkeypatch):
     def work(seconds, factor=1):
         time.sleep(seconds)
         return factor * seconds
 
     timed = time_it(work, recorded)
+    monkeypatch.setattr(runs, "MIN_SECONDS", 100)
     assert timed(0.0) == 0.0
     assert not recorded
+    monkeypatch.setattr(runs, "MIN_SECONDS", 0.005)
     assert timed(0.01, factor=2) == 0.02
     assert recorded[0].kind == "function"
     assert recorded[0].own_seconds >= 0.01

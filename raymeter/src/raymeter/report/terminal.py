@@ -7,6 +7,7 @@ from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Prediction
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
+from raymeter.report.waiting import say_waiting
 from raymeter.report.words import PAGE, kind_of, name_step, percent, relative, wrap_words
 from raymeter.simulate.predict import MAX_ADVICE
 from raymeter.simulate.without_data import without_data
@@ -75,7 +76,8 @@ def say_share(moving: Prediction) -> str:
 def say_no_problem(profile: Profile, moving: Prediction) -> str:
     steps = profile.steps
     step = f"{format_milliseconds(steps.seconds)}, {name_step(steps)}"
-    return f"{say_share(moving)} ({step}): not your problem."
+    waiting = say_waiting(profile.program, steps)
+    return f"{say_share(moving)} ({step}){waiting}: not your problem."
 
 
 def say_answer(profile: Profile, moving: Prediction) -> list[str]:
