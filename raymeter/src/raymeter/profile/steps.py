@@ -231,7 +231,10 @@ def split_at(calls: Sequence[Call], key: Key) -> list[list[Call]]:
 
 
 def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
-    """Return the steps that begin with a call of this line."""
+    """Return the steps that begin with a call of this line.
+
+    A pass that does more than the others, such as an evaluation, is like them if it contains the same lines, too.
+    """
     parts = split_at(calls, key)
     starts = [part[0].start for part in parts]
     ends = [*starts[1:], end]
@@ -239,12 +242,12 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     for part, part_start, part_end in zip(parts, starts, ends, strict=True):
         content = frozenset(key_of(call) for call in part)
         seconds[content] += part_end - part_start
-    by_content = seconds.values()
-    total = max(SHORTEST_SECONDS, sum(by_content))
+    total = max(SHORTEST_SECONDS, sum(seconds.values()))
     whole = max(SHORTEST_SECONDS, end - begin)
-    alike = max(by_content) / total
-    covered = total / whole
     typical = max(seconds, key=lambda content: seconds[content])
+    like_typical = [known for content, known in seconds.items() if content >= typical]
+    alike = sum(like_typical) / total
+    covered = total / whole
     return Cut(key, calls, starts, typical, alike, covered)
 
 
