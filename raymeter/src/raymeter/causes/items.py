@@ -55,8 +55,8 @@ def make_finding(
     lines = []
     for run in runs:
         for call in reads.get(run.by, []):
-            saving = save_read(call, ready, share * counts.factor(call.event, call.line))
-            savings.append(saving)
+            factor = counts.factor(call.event, call.line)
+            savings.append(save_read(call, ready, share, factor, sending_share(run)))
             lines.append(call.line)
     seconds = total(savings) / steps.count
     return Finding(
@@ -78,9 +78,20 @@ def save_item(run: Run, item: Item, share: float) -> Saving:
     return Saving(run.process, run.thread, (item.start + item.end) / 2, seconds, "store")
 
 
-def save_read(call: Call, ready: ReadyTimes, share: float) -> Saving:
-    """Return what a call takes after its item was there."""
+def sending_share(run: Run) -> float:
+    """Return the share of the time of a generator that Ray takes to send its items."""
+    sending = sum(item.end - item.start for item in items_of(run))
+    return min(1.0, sending / run.seconds) if run.seconds else 0.0
+
+
+def save_read(call: Call, ready: ReadyTimes, share: float, factor: float, sending: float) -> Saving:
+    """Return what a call takes after its item was there, and what the calls take that were only counted.
+
+    The replay knows nothing of the waits of these, which get shorter with the time that the items take to be sent.
+    """
     time = ready.of(call.objects[0]) or call.start
     begin = min(call.end, max(call.start, time))
-    seconds = share * max(0.0, call.end - begin - call.own_seconds)
+    work = max(0.0, call.end - begin - call.own_seconds)
+    unknown_waits = (factor - 1) * sending * (begin - call.start)
+    seconds = share * (factor * work + unknown_waits)
     return Saving(call.process, call.thread, begin, seconds, "work")

@@ -210,6 +210,8 @@ def record_get(event, scope, args, _, __):
 
 
 def record_wait(event, scope, args, kwargs, result):
+    if scope.outer is not None:
+        return  # inside of the next item of a generator
     references = args[0] if args else kwargs.get("ray_waitables", kwargs.get("object_refs", []))
     ready = result[0] if result else []
     event["event"] = "wait"
