@@ -78,22 +78,31 @@ class Gap:
 
 def find_gaps(program: Program) -> list[Gap]:
     """Return what Ray took to begin tasks that were waiting."""
-    names = {process.pid: process.process for process in program.recording.processes}
-    workers: dict[int, list[tuple[float, float, Task]]] = defaultdict(list)
-    for task in program.tasks.values():
-        end = end_of(task)
-        if task.execute is not None and end is not None and task.pid in names:
-            begin = task.deserialise[0] if task.deserialise else task.execute[0]
-            workers[task.pid].append((begin, end, task))
-    gaps = []
-    for pid, tasks in workers.items():
-        tasks.sort(key=lambda item: item[0])
-        for (_, end, _), (begin, _, task) in pairwise(tasks):
-            waits_since = task.waits_for_node or task.submitted or begin
-            if waits_since <= end and 0 < begin - end <= MAX_DISPATCH_SECONDS:
-                gaps.append(Gap(names[pid], task.task, end, begin))
+    gaps: list[Gap] = []
+    for process in program.recording.processes:
+        own = [task for task in program.tasks.values() if task.pid == process.pid]
+        timed = [task for task in own if task.execute is not None]
+        timed.sort(key=start_of)
+        for earlier, later in pairwise(timed):
+            gap = Gap(process.process, later.task, end_of(earlier) or 0.0, start_of(later))
+            if was_waiting(later, gap):
+                gaps.append(gap)
     gaps.sort(key=lambda gap: gap.start)
     return gaps
+
+
+def start_of(task: Task) -> float:
+    """Return when a task began to read its arguments; 0 if Ray does not know it."""
+    first = task.deserialise or task.execute
+    return first[0] if first else 0.0
+
+
+def was_waiting(task: Task, gap: Gap) -> bool:
+    """Return whether a task could have begun before the short gap in front of it."""
+    since = task.waits_for_node or task.submitted
+    if since is None or since > gap.start:
+        return False
+    return 0 < gap.seconds <= MAX_DISPATCH_SECONDS
 
 
 class Counts:
