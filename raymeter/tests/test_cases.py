@@ -13,13 +13,6 @@ import scoreboard
 from scoreboard import CASES, SOURCE, TESTS, Key, Run, judge, parse_output, read_key, read_keys
 
 KEYS = read_keys()
-PLANNED = {  # causes that cases need, and that raymeter does not name yet
-    "an async method blocks its event loop",
-    "many references in one message",
-    "many small items of a generator",
-    "ray.wait of one of many",
-    "results in the order of submission",
-}
 
 ADVICE = """15 steps of 337 ms (median); a step is a pass of the loop at by_value.py:28.
 Moving data takes 240 ms of work per step of 337 ms (71 %). The largest cause: the same
@@ -102,7 +95,7 @@ def test_key_names_its_source(key: Key):
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_key_names_causes_that_raymeter_knows(key: Key):
-    unknown = {*key.causes, *key.harmful} - known_causes() - PLANNED
+    unknown = {*key.causes, *key.harmful} - known_causes()
     assert not unknown
 
 

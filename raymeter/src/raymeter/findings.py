@@ -9,8 +9,9 @@ class Saving:
 
     The event is the one of `process` and `thread` that runs at the time `start`. `part` is what gets shorter:
     "serialise", "write" (the copy into the store), "deserialise", "store" (of a task's result), "call" (the rest of
-    a call of Ray), "execute" (inside of the user's function), "restore" (of an argument from disk), or "wait": then
-    the wait ends at once, because the value is not needed there any more.
+    a call of Ray), "execute" (inside of the user's function), "restore" (of an argument from disk), "dispatch" (of a
+    task that was waiting for its worker), or "wait": then the wait ends at once, because the value is not needed there
+    any more. "work" is all that the thread does from this time on, for calls of which only some were recorded.
     """
 
     process: str
@@ -18,6 +19,15 @@ class Saving:
     start: float
     seconds: float
     part: str
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """A wait (process and number of a Call) that would be for another object than in the recording."""
+
+    process: str
+    number: int
+    object: str
 
 
 @dataclass
@@ -30,6 +40,7 @@ class Finding:
     change: str  # what to do, in one or two sentences
     seconds: float  # of work per step that is lost to it, summed over processes
     savings: list[Saving] = field(default_factory=list)
+    reorders: list[Reorder] = field(default_factory=list)
     messages: list[tuple[str, int]] = field(default_factory=list)  # process and number of Sent
     settings: dict[str, str] = field(default_factory=dict)  # variables, if the change needs no code
     price: str = ""  # what the change costs, such as memory

@@ -1,11 +1,39 @@
 """The causes that raymeter knows, one module per kind. Each has `find(program, steps)`, which returns findings."""
 
-from raymeter.causes import calls, captured, forwarded, memory, middling, pickled, repeated, waiting
+from raymeter.causes import (
+    calls,
+    captured,
+    event_loop,
+    forwarded,
+    items,
+    memory,
+    middling,
+    order,
+    pickled,
+    references,
+    repeated,
+    wait_one,
+    waiting,
+)
 from raymeter.findings import Finding
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 
-KINDS = (repeated, forwarded, pickled, captured, waiting, calls, middling, memory)
+KINDS = (
+    repeated,
+    forwarded,
+    pickled,
+    captured,
+    waiting,
+    order,
+    wait_one,
+    event_loop,
+    items,
+    references,
+    calls,
+    middling,
+    memory,
+)
 
 
 def find_all(program: Program, steps: Steps) -> list[Finding]:

@@ -6,7 +6,7 @@ function or class harms performance" in Ray's documentation of design patterns.
 
 from collections import defaultdict
 
-from raymeter.causes.savings import total
+from raymeter.causes.savings import CALL_SECONDS, total
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Export
 from raymeter.profile.program import Program
@@ -33,7 +33,7 @@ def find(program: Program, steps: Steps) -> list[Finding]:
 
 def make_finding(program: Program, steps: Steps, exports: list[Export], is_large: bool) -> Finding:
     first = exports[0]
-    savings = [save_export(export) for export in exports]
+    savings = [save_export(program, export) for export in exports]
     savings += save_fetches(program, exports)
     if is_large:
         names = ", ".join(
@@ -61,10 +61,16 @@ def short_name(export: Export) -> str:
     return export.name.rpartition("<locals>.")[2]
 
 
-def save_export(export: Export) -> Saving:
-    return Saving(
-        export.process, export.thread, export.start + export.seconds / 2, export.seconds, "call"
-    )
+def save_export(program: Program, export: Export) -> Saving:
+    """Return what the call with an export takes longer than another one: pickling the code, and storing it in the GCS.
+
+    If the call was not recorded, only pickling is known.
+    """
+    call = program.call_at(export.process, export.thread, export.start)
+    if call is None:
+        return Saving(export.process, export.thread, export.start, export.seconds, "work")
+    seconds = max(0.0, call.seconds - call.own_seconds - CALL_SECONDS)
+    return Saving(call.process, call.thread, call.start + call.seconds / 2, seconds, "call")
 
 
 def save_fetches(program: Program, exports: list[Export]) -> list[Saving]:

@@ -14,7 +14,7 @@ import threading
 import time
 from pkgutil import resolve_name
 
-from . import alternatives, describe, identity, memory, place, ray_internals, tasks
+from . import alternatives, describe, identity, memory, place, ray_internals, runs, tasks
 from .recorder import Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
@@ -30,6 +30,7 @@ FIRST_PASSES = 5  # times its serialisation, which a message of a new kind may b
 MAX_FIRST_SECONDS = 2.0
 TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MAX_CAPTURED = 8  # variables of a function that are named
+MANY_REFERENCES = 50  # inside of a result, which is written then even if it is small
 
 recorder = None  # of this process; False after an error
 memory_sampler = None  # of the driver
@@ -106,16 +107,18 @@ def forget():
 
 
 def replace(name, make_wrapper):
-    """Put a wrapper in the place of a function of Ray, and of its name in the module `ray`."""
+    """Put a wrapper in the place of a function of Ray, and of what calls it in the module `ray`."""
     owner_name, _, attribute = (
         name.rpartition(".") if "." in name.partition(":")[2] else name.partition(":")
     )
     owner = resolve_name(owner_name)
     original = getattr(owner, attribute)
+    if hasattr(original, "__raymeter__"):  # it has two names in this version of Ray
+        return
     wrapper = make_wrapper(original)
+    wrapper.__raymeter__ = True
     setattr(owner, attribute, wrapper)
-    if getattr(ray_internals.ray, attribute, None) is original:
-        setattr(ray_internals.ray, attribute, wrapper)
+    ray_internals.replace_in_ray(attribute, original, wrapper)
 
 
 def guarded(record):
@@ -177,6 +180,7 @@ def write_event_of_scope(record, scope, args, kwargs, result):
     event = {"number": scope.number, "start": scope.start, "seconds": end - scope.start}
     event["own_seconds"] = scope.own_seconds
     event["messages"] = scope.messages
+    event["contained"] = scope.contained
     record(event, scope, args, kwargs, result)
 
 
@@ -214,11 +218,14 @@ def record_get(event, scope, args, _, __):
 
 
 def record_wait(event, scope, args, kwargs, result):
+    if scope.outer is not None:
+        return  # inside of the next item of a generator
     references = args[0] if args else kwargs.get("ray_waitables", kwargs.get("object_refs", []))
+    ready = result[0] if result else []
     event["event"] = "wait"
-    event["objects"] = hexadecimal(list(references))
+    event["objects"] = hexadecimal(ready)
     event["count"] = len(references)
-    event["ready"] = len(result[0]) if result else 0
+    event["ready"] = len(ready)
     event["fetch_local"] = kwargs.get("fetch_local", True)
     write_call(event, "ray.wait", scope)
 
@@ -319,16 +326,19 @@ def write_sent(before, after, value, result):
     """Write a message that was serialised, if it is large."""
     is_rdt = isinstance(result, tuple)
     size = sum(tensor.nbytes for tensor in result[1]) if is_rdt else result.total_bytes
-    if size < recorder.min_bytes:
+    references = 0 if is_rdt else len(getattr(result, "contained_object_refs", ()))
+    scope = recorder.scope()
+    if scope is not None:
+        scope.contained += references
+    if size < recorder.min_bytes and (scope is not None or references < MANY_REFERENCES):
         parts.clear()
         return
-    scope = recorder.scope()
     number = recorder.number()
     event = {"event": "sent", "number": number, "scope": scope.number if scope else 0}
     event["how"] = "rdt" if is_rdt else ""
     event.update(describe_process(before, after))
     event["bytes"] = size
-    event["references"] = 0 if is_rdt else len(getattr(result, "contained_object_refs", ()))
+    event["references"] = references
     event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
     event["buffers"] = len(parts.buffers)
     event["type"] = describe.type_name(value)
@@ -541,7 +551,8 @@ def make_export_wrapper(kind):
 @guarded
 def write_export(kind, begin, end, value, data):
     line, function = place.find_line()
-    event = {"event": "export", "kind": kind, "name": getattr(value, "__qualname__", "function")}
+    users = ray_internals.users_class(value)
+    event = {"event": "export", "kind": kind, "name": getattr(users, "__qualname__", "function")}
     event["bytes"] = len(data)
     event["start"] = begin
     event["seconds"] = end - begin
@@ -549,8 +560,8 @@ def write_export(kind, begin, end, value, data):
     event["thread"] = threading.get_ident()
     event["line"] = line
     event["function"] = function
-    code = getattr(value, "__code__", None)
-    event["defined"] = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+    is_class = isinstance(users, type)
+    event["defined"] = place.class_line(users) if is_class else place.function_line(users)
     event["content"] = identity.sample_sum([data])
     if len(data) >= recorder.min_bytes:
         event["captured"] = describe_captured(value)
@@ -594,6 +605,23 @@ def make_fetch_wrapper(original):
 def write_fetch(begin, end):
     task = ray_internals.current_task()
     recorder.write({"event": "fetch", "by": task, "start": begin, "seconds": end - begin})
+
+
+def write_run(run, function):
+    """Write what the user's function did in the task that has ended, if recording goes on."""
+    if recorder:
+        write_run_event(run, function)
+
+
+@guarded
+def write_run_event(run, function):
+    event = run.describe()
+    event["by"] = ray_internals.current_task()
+    event["by_name"] = ray_internals.current_name()
+    event["thread"] = threading.get_ident()
+    event["line"] = place.function_line(function)
+    event["has_event_loop"] = ray_internals.has_event_loop()
+    recorder.write(event)
 
 
 def make_shutdown_wrapper(original):
@@ -652,5 +680,7 @@ WRAPPERS = {
     ray_internals.PICKLE_FUNCTION: make_export_wrapper("function"),
     ray_internals.PICKLE_CLASS: make_export_wrapper("class"),
     ray_internals.FETCH_FUNCTION: make_fetch_wrapper,
+    ray_internals.MAKE_EXECUTOR: runs.make_method_wrapper(write_run),
+    ray_internals.FIND_FUNCTION: runs.make_task_wrapper(write_run),
     ray_internals.SHUTDOWN: make_shutdown_wrapper,
 }

@@ -21,6 +21,7 @@ MODULES = (
     "conversions",
     "alternatives",
     "recorder",
+    "runs",
     "tasks",
     "memory",
     "calls",

@@ -1,5 +1,7 @@
 """Find the line of the user's code that has called Ray."""
 
+import functools
+import linecache
 import os
 import sys
 
@@ -9,6 +11,7 @@ OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 LIBRARIES = f"{os.sep}site-packages{os.sep}"
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 MAX_FRAMES = 100
+MAX_DECORATOR_LINES = 30
 SKIPPED, LIBRARY, USERS = 0, 1, 2
 kinds = {}  # code object -> one of these three
 lines = {}  # code object and number of a line -> what find_line returns for it
@@ -99,7 +102,40 @@ def describe_frame(frame):
 def method_line(name):
     """Return "file:line" where the running method of an actor is defined; "" for a task or an unknown method."""
     method = getattr(type(ray_internals.current_actor()), name.rpartition(".")[2], None)
-    while hasattr(method, "__wrapped__"):
-        method = method.__wrapped__
-    code = getattr(method, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return function_line(method)
+
+
+def function_line(function):
+    """Return "file:line" where a function is defined; "" for one that is not written in Python.
+
+    Ray's executor of a method has the method as an attribute.
+    """
+    function = getattr(function, "method", function)
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(function, "__code__", None)
+    return definition_line(code) if code is not None else ""
+
+
+@functools.lru_cache(maxsize=1_000)
+def definition_line(code):
+    """Return "file:line" of the "def" of a function, which stands below its decorators; of a lambda its own line."""
+    for number in range(code.co_firstlineno, code.co_firstlineno + MAX_DECORATOR_LINES):
+        text = linecache.getline(code.co_filename, number).lstrip()
+        if text.startswith(("def ", "async def ")):
+            return f"{code.co_filename}:{number}"
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def class_line(kind):
+    """Return "file:line" of the "class" of a class, found above its methods; "" if none is written in Python."""
+    codes = [getattr(item, "__code__", None) for item in vars(kind).values()]
+    known = [code for code in codes if code is not None]
+    if not known:
+        return ""
+    first = min(known, key=lambda code: code.co_firstlineno)
+    for number in range(first.co_firstlineno, 0, -1):
+        text = linecache.getline(first.co_filename, number).lstrip()
+        if text.startswith(f"class {kind.__name__}"):
+            return f"{first.co_filename}:{number}"
+    return f"{first.co_filename}:{first.co_firstlineno}"

@@ -10,6 +10,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import ray
+from ray._private.async_compat import has_async_methods
 
 from . import raylet
 
@@ -45,6 +46,8 @@ PICKLE_CLASS = "ray._private.function_manager:pickle_dumps"
 FETCH_FUNCTION = (
     "ray._private.function_manager:FunctionActorManager.fetch_and_register_remote_function"
 )
+MAKE_EXECUTOR = "ray._private.function_manager:FunctionActorManager._make_actor_method_executor"
+FIND_FUNCTION = "ray._private.function_manager:FunctionActorManager.get_execution_info"
 
 # A compiled graph runs methods in a task of this name, from functions with these names.
 COMPILED_LOOP = "__ray_call__"
@@ -53,6 +56,21 @@ COMPILED_FRAMES = ("exec_operation", "_write", "_read", "_compute")
 # Module attributes that are replaced by functions that call them: what a pickle and its buffers contain.
 PICKLE_MODULE = "ray._private.serialization:pickle"
 MESSAGE_PACK_OBJECT = "ray._private.serialization:MessagePackSerializedObject"
+
+
+def replace_in_ray(name: str, original: object, wrapper: object) -> None:
+    """Let a function of the module `ray` be a wrapper of it, or call this wrapper.
+
+    Ray's functions there first start Ray if needed, and call the original, which is a variable of their closure. The
+    user may have imported them before.
+    """
+    shown = getattr(ray, name, None)
+    if shown is original:
+        setattr(ray, name, wrapper)
+        return
+    for cell in getattr(shown, "__closure__", None) or ():
+        if cell.cell_contents is original:
+            cell.cell_contents = wrapper
 
 
 def is_worker() -> bool:
@@ -107,6 +125,17 @@ def compiled_method() -> str:
 def current_actor() -> object | None:
     """Return the actor that lives in this process."""
     return worker.actors.get(worker.actor_id)
+
+
+def users_class(value: Any) -> Any:
+    """Return the class that the user has written, from which Ray has made a class of actors; others as they are."""
+    return getattr(value, "__ray_actor_class__", value)
+
+
+def has_event_loop() -> bool:
+    """Return whether the actor in this process runs its methods in an event loop: one of them is a coroutine."""
+    actor = current_actor()
+    return actor is not None and has_async_methods(type(actor))
 
 
 def creation_task(actor_id: object) -> str:

@@ -21,6 +21,7 @@ FLUSH_SECONDS = 0.5
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
 ALWAYS_SECONDS = 0.001  # of a call that is always written
+RARE_SECONDS = 0.05  # after the last one of a line that was written, the next one is, too
 MAX_EXTRA_SHARE = 0.005  # of the time that has passed, for each of these measurements
 EXTRA_SECONDS = {  # that measurements which are not needed for each message may take in any case
     "repeats": 0.1,
@@ -45,12 +46,21 @@ now = time.time  # the same clock in all processes of a machine
 class CallScope:
     """A call of Ray that is running in this thread, such as ray.put, and the messages inside of it."""
 
-    __slots__ = ("deserialise_seconds", "messages", "number", "outer", "own_seconds", "start")
+    __slots__ = (
+        "contained",
+        "deserialise_seconds",
+        "messages",
+        "number",
+        "outer",
+        "own_seconds",
+        "start",
+    )
 
     def __init__(self, number, outer):
         self.number = number
         self.outer = outer
         self.messages = []  # numbers of "sent" events
+        self.contained = 0  # references inside of the messages
         self.deserialise_seconds = 0.0
         self.own_seconds = 0.0  # of the recorder, inside of the call
         self.start = now()
@@ -59,10 +69,11 @@ class CallScope:
 class LineCounter:
     """Calls with small messages from one line of the user's code that were not written one by one."""
 
-    __slots__ = ("count", "seconds", "written")
+    __slots__ = ("count", "last", "seconds", "written")
 
     def __init__(self):
         self.count = 0
+        self.last = 0.0  # when one was written
         self.seconds = 0.0
         self.written = 0
 
@@ -193,7 +204,8 @@ class Recorder:
     def is_written(self, place, name, kind, seconds):
         """Count a call with small messages; return whether it is written, too.
 
-        `place` is the line and function of the user's code. Of short calls, one of `self.period` is written.
+        `place` is the line and function of the user's code. Of short calls, one of `self.period` is written, and the
+        first one after a pause, so that no rare call is missing.
         """
         key = (*place, name, kind)
         counter = self.counters.get(key)
@@ -201,9 +213,12 @@ class Recorder:
             counter = self.counters[key] = LineCounter()
         counter.count += 1
         counter.seconds += seconds
-        if seconds < ALWAYS_SECONDS and counter.count % self.period:
+        time_now = now()
+        is_rare = time_now - counter.last >= RARE_SECONDS
+        if seconds < ALWAYS_SECONDS and counter.count % self.period and not is_rare:
             return False
         counter.written += 1
+        counter.last = time_now
         return True
 
     def spend(self, seconds):

@@ -70,6 +70,7 @@ class Call:
     seconds: float = 0.0
     own_seconds: float = 0.0
     messages: list[int] = field(default_factory=list)
+    contained: int = 0  # references inside of the messages
     name: str = ""  # for a submission: of the task or method
     by: str = ""
     by_name: str = ""
@@ -82,7 +83,7 @@ class Call:
     actor: str = ""
     references: list[str] = field(default_factory=list)  # objects that are arguments themselves
     # Of get, wait and next
-    objects: list[str] = field(default_factory=list)  # at most 256 of them
+    objects: list[str] = field(default_factory=list)  # at most 256 of them; of wait, those ready
     count: int = 0
     deserialise_seconds: float = 0.0  # of large messages
     ready: int = 0
@@ -245,6 +246,35 @@ class Fetch:
     by: str = ""
     start: float = 0.0
     seconds: float = 0.0
+
+
+@dataclass
+class Run:
+    """What the user's function did in a worker, for the task `by`, without the time in which it let others run.
+
+    `own_seconds` and `cpu_seconds` are those of its own code. A coroutine has `blocks`: start, seconds and CPU seconds
+    of each part of 2 ms and more in which it did not let go of its event loop. A generator has `items`: the seconds
+    from its start at which it gave an item, and at which it was asked for the next one, in turns.
+    """
+
+    process: str = ""
+    kind: str = ""  # "function", "coroutine" or "generator"
+    by: str = ""
+    by_name: str = ""
+    thread: int = 0
+    line: str = ""  # where the function is defined
+    has_event_loop: bool = False  # its actor has coroutines among its methods
+    start: float = 0.0
+    seconds: float = 0.0
+    own_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    blocks: list[list[float]] = field(default_factory=list)
+    items: list[float] = field(default_factory=list)  # of the first 2,000
+    count: int = 0  # of items
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
 
 
 @dataclass

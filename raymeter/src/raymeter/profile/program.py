@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from raymeter.profile.events import Call, Received, Sent, Task
 from raymeter.profile.reader import Recording
@@ -46,6 +46,19 @@ class Program:
     tasks: dict[str, Task]  # by id
     submissions: dict[str, Call]  # by the id of the task that was submitted
     calls: dict[tuple[str, int], Call]  # by process and number
+    by_thread: dict[tuple[str, int], list[Call]] = field(default_factory=lambda: defaultdict(list))
+
+    def call_at(self, process: str, thread: int, time: float) -> Call | None:
+        """Return the last call that a thread had begun at a time, if it had not ended then."""
+        if not self.by_thread:
+            for call in self.recording.calls:
+                self.by_thread[call.process, call.thread].append(call)
+        calls = self.by_thread.get((process, thread), [])
+        position = bisect_right(calls, time, key=lambda call: call.start)
+        if not position:
+            return None
+        call = calls[position - 1]
+        return call if call.end >= time else None
 
 
 def join(recording: Recording) -> Program:
@@ -58,7 +71,7 @@ def join(recording: Recording) -> Program:
     program = Program(
         recording=recording,
         messages=messages,
-        tasks={task.task: task for task in recording.tasks},
+        tasks=join_tasks(recording),
         submissions={call.task: call for call in recording.calls if call.event == "call"},
         calls=calls,
     )
@@ -113,6 +126,24 @@ def find_stores(recording: Recording) -> dict[str, list[Phase]]:
     for of_process in phases.values():
         of_process.sort()
     return dict(phases)
+
+
+def join_tasks(recording: Recording) -> dict[str, Task]:
+    """Return the tasks by id, those in an event loop with the times of the user's function.
+
+    Of tasks that run at the same time in one thread, Ray mixes up the phases.
+    """
+    tasks = {task.task: task for task in recording.tasks}
+    for run in recording.runs:
+        task = tasks.get(run.by)
+        if run.has_event_loop and task is not None:
+            tasks[run.by] = replace(
+                task,
+                deserialise=(min(run.start, task.running or run.start), run.start),
+                execute=(run.start, run.end),
+                store=(run.end, max(run.end, task.finished or run.end)),
+            )
+    return tasks
 
 
 def join_readers(program: Program) -> None:

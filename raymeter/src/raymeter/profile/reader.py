@@ -17,12 +17,21 @@ from raymeter.profile.events import (
     Received,
     RecorderCost,
     Reference,
+    Run,
     Sent,
     Store,
     Task,
 )
 
 CALLS = ("call", "get", "wait", "next", "put", "channel")
+PLAIN = {  # events without others inside of them: their type, and the list in which they are
+    "received": (Received, "received"),
+    "fetch": (Fetch, "fetches"),
+    "run": (Run, "runs"),
+    "task": (Task, "tasks"),
+    "store": (Store, "stores"),
+    "reference": (Reference, "references"),
+}
 
 
 @dataclass
@@ -36,6 +45,7 @@ class Recording:
     received: list[Received] = field(default_factory=list)
     exports: list[Export] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
@@ -77,6 +87,7 @@ def sort_events(recording: Recording) -> None:
     recording.sent.sort(key=lambda sent: sent.start)
     recording.received.sort(key=lambda received: received.start)
     recording.exports.sort(key=lambda export: export.start)
+    recording.runs.sort(key=lambda run: run.start)
     recording.tasks.sort(key=lambda task: task.submitted or task.running or 0.0)
     recording.stores.sort(key=lambda store: store.time)
 
@@ -104,20 +115,13 @@ def add_event(recording: Recording, process: Process, line: dict[str, Any]) -> N
         recording.calls.append(events.make(Call, line))
     elif name == "sent":
         recording.sent.append(make_sent(line))
-    elif name == "received":
-        recording.received.append(events.make(Received, line))
     elif name == "export":
         recording.exports.append(make_export(line))
-    elif name == "fetch":
-        recording.fetches.append(events.make(Fetch, line))
-    elif name == "task":
-        recording.tasks.append(events.make(Task, line))
-    elif name == "store":
-        recording.stores.append(events.make(Store, line))
-    elif name == "reference":
-        recording.references.append(events.make(Reference, line))
     elif name == "recorder":
         process.recorder = make_recorder_cost(line)
+    elif name in PLAIN:
+        kind, attribute = PLAIN[name]
+        getattr(recording, attribute).append(events.make(kind, line))
 
 
 def make_export(line: dict[str, Any]) -> Export:

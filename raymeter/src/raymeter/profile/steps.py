@@ -13,7 +13,7 @@ from statistics import median
 
 from raymeter.errors import UserError
 from raymeter.profile.events import Call
-from raymeter.profile.program import Program
+from raymeter.profile.program import TASK_DIGITS, Program
 
 MIN_STEPS = 3
 MIN_COVERED = 0.4  # of the time of the program, by all steps together
@@ -73,6 +73,7 @@ class Cut:
     key: Key
     calls: Sequence[Call]
     starts: list[float]
+    content: frozenset[Key]  # the lines of most passes
     alike: float  # share of the time in steps that contain the same lines
     covered: float  # share of the time of the program
 
@@ -101,22 +102,16 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
     recording = program.recording
     threads = group_by_thread(recording.calls)
     main = main_thread(program, threads)
-    cuts = [cut_thread(threads[main])] if main else []
+    cutter = Cutter(program)
+    cuts = [cutter.cut(threads[main])] if main else []
     if not any(cuts):  # the loop runs inside of a task or an actor
-        cuts = [cut_thread(calls) for key, calls in threads.items() if key != main]
+        cuts = [cutter.cut(calls) for key, calls in threads.items() if key != main]
     found = [cut for cut in cuts if cut is not None]
     if found:
         longest = max(found, key=covered_seconds)
         return make_steps(longest)
     start = first_start(recording.calls, recording.start)
     return Steps("the program", [(start, recording.end)])
-
-
-def cut_thread(calls: Sequence[Call]) -> Cut | None:
-    """Return the steps of the calls of one thread, or None."""
-    begin = first_start(calls, calls[0].start)
-    end = max(call.end for call in calls)
-    return best_cut(calls, begin, end)
 
 
 def covered_seconds(cut: Cut) -> float:
@@ -162,17 +157,54 @@ def key_of(call: Call) -> Key:
     return call.event, call.line
 
 
-def best_cut(calls: Sequence[Call], begin: float, end: float) -> Cut | None:
-    """Return the finest cut into steps that are alike, or None."""
-    counts = Counter(key_of(call) for call in collapse(calls))
-    best: Cut | None = None
-    for key, count in counts.items():
-        if count < MIN_STEPS:
-            continue
-        cut = cut_at(calls, key, begin, end)
-        if cut.is_regular and (best is None or cut.is_finer_than(best)):
-            best = cut
-    return best
+class Cutter:
+    """Cut the calls of a thread into steps."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.submitting: dict[str, set[Key]] = defaultdict(set)  # by the name of a task
+        for call in program.submissions.values():
+            task = program.tasks.get(call.task)
+            self.submitting[task.name if task else call.name].add(key_of(call))
+
+    def cut(self, calls: Sequence[Call]) -> Cut | None:
+        """Return the finest cut into steps that are alike, or None.
+
+        A loop that only takes the results of what was submitted before it is a part of a step.
+        """
+        begin = first_start(calls, calls[0].start)
+        end = max(call.end for call in calls)
+        counts = Counter(key_of(call) for call in collapse(calls))
+        best: Cut | None = None
+        finest: Cut | None = None
+        for key, count in counts.items():
+            if count < MIN_STEPS:
+                continue
+            cut = cut_at(calls, key, begin, end)
+            if not cut.is_regular:
+                continue
+            if finest is None or cut.is_finer_than(finest):
+                finest = cut
+            is_better = best is None or cut.is_finer_than(best)
+            if is_better and not self.only_collects(cut):
+                best = cut
+        return best or finest
+
+    def only_collects(self, cut: Cut) -> bool:
+        """Return whether most waits of a typical pass are for tasks that are submitted outside of it."""
+        inside = self.waits(cut, is_inside=True)
+        outside = self.waits(cut, is_inside=False)
+        return outside > inside
+
+    def waits(self, cut: Cut, is_inside: bool) -> int:
+        """Return how many calls of the cut wait for tasks that are submitted in a typical pass, or in none."""
+        count = 0
+        for call in cut.calls:
+            task = self.program.tasks.get(call.objects[0][:TASK_DIGITS]) if call.objects else None
+            keys = self.submitting.get(task.name, set()) if task else set()
+            if keys and key_of(call) in cut.content:
+                count += bool(keys & cut.content) == is_inside
+        return count
 
 
 def collapse(calls: Sequence[Call]) -> list[Call]:
@@ -199,7 +231,10 @@ def split_at(calls: Sequence[Call], key: Key) -> list[list[Call]]:
 
 
 def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
-    """Return the steps that begin with a call of this line."""
+    """Return the steps that begin with a call of this line.
+
+    A pass that does more than the others, such as an evaluation, is like them if it contains the same lines, too.
+    """
     parts = split_at(calls, key)
     starts = [part[0].start for part in parts]
     ends = [*starts[1:], end]
@@ -207,12 +242,13 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     for part, part_start, part_end in zip(parts, starts, ends, strict=True):
         content = frozenset(key_of(call) for call in part)
         seconds[content] += part_end - part_start
-    by_content = seconds.values()
-    total = max(SHORTEST_SECONDS, sum(by_content))
+    total = max(SHORTEST_SECONDS, sum(seconds.values()))
     whole = max(SHORTEST_SECONDS, end - begin)
-    alike = max(by_content) / total
+    typical = max(seconds, key=lambda content: seconds[content])
+    like_typical = [known for content, known in seconds.items() if content >= typical]
+    alike = sum(like_typical) / total
     covered = total / whole
-    return Cut(key, calls, starts, alike, covered)
+    return Cut(key, calls, starts, typical, alike, covered)
 
 
 def make_steps(cut: Cut) -> Steps:

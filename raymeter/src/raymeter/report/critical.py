@@ -19,6 +19,8 @@ WORK = {  # what a process does in a part of the graph
     "store": "stores the result",
     "execute": "runs",
     "fetch": "gets the code",
+    "restore": "reads from disk",
+    "dispatch": "begins",
     "": "waits",  # for a free worker, for a reply, or for what was not recorded
 }
 

@@ -7,6 +7,7 @@ from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Prediction
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
+from raymeter.report.waiting import say_waiting
 from raymeter.report.words import (
     PAGE,
     kind_of,
@@ -83,7 +84,8 @@ def say_share(moving: Prediction) -> str:
 def say_no_problem(profile: Profile, moving: Prediction) -> str:
     steps = profile.steps
     step = f"{format_milliseconds(steps.seconds)}, {name_step(steps)}"
-    return f"{say_share(moving)} ({step}): not your problem."
+    waiting = say_waiting(profile.program, steps)
+    return f"{say_share(moving)} ({step}){waiting}: not your problem."
 
 
 def say_answer(profile: Profile, moving: Prediction) -> list[str]:
@@ -118,7 +120,9 @@ def say_unmeasured(profile: Profile) -> str:
     unmeasured = [finding for finding in profile.findings if not finding.savings]
     large = [finding for finding in unmeasured if finding.seconds >= least]
     if not large:
-        return f"{say_largest(profile)}raymeter knows no change that would make this step 5 % shorter."
+        return (
+            f"{say_largest(profile)}raymeter knows no change that would make this step 5 % shorter."
+        )
     finding = max(large, key=lambda finding: finding.seconds)
     place = f"line {relative(finding.line)}"
     text = f"The largest cause: {finding.cause}, {place}: {finding.change}"

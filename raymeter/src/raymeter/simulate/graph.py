@@ -6,7 +6,9 @@ Points are the starts and ends of calls of Ray and of the phases of tasks. An ed
 * work in a thread, from one call to the next, and inside of a call that waits for nothing;
 * the end of a call that submits a task, before the start of the task;
 * objects that are ready, before the task that needs them, and before the end of the `ray.get` that waits for them;
-* the end of a task, before the next task of its actor.
+  an item of a generator is ready when it was sent, and not at the end of its task;
+* the end of a task, before the next task of its actor or of its worker. If that one was waiting already, the time
+  between them is what Ray takes to begin a task.
 
 What a recording does not explain, such as the time until a worker is free, is the `delay` of a point. A replay can
 keep these delays, or leave them out to see how much of a step the graph explains.
@@ -15,16 +17,18 @@ keep these delays, or leave them out to see how much of a step the graph explain
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any
 
 from raymeter.memory.stores import find_spilling
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.simulate.items import Item, items_of
 from raymeter.simulate.nesting import outermost
 
 WAITING = ("get", "wait", "next")
 MAX_OVERLAPS = 256  # edges of one process that run at the same time
+MAX_DISPATCH_SECONDS = 0.01  # between two tasks, the second of which was waiting
 CLOCK_SECONDS = 0.0005  # by which the clocks of two events may differ
 
 
@@ -38,9 +42,7 @@ class Edge:
     thread: int = 0
     start: float = 0.0
     end: float = 0.0
-    part: str = (
-        ""  # "call", "execute", "deserialise", "store", "fetch"; "" for a dependency without work
-    )
+    part: str = ""  # "call", "execute", "deserialise", "store", "fetch", "dispatch"; "" for a dependency without work
 
 
 @dataclass
@@ -158,21 +160,43 @@ class Builder:
         graph.ready[task.task] = points.finished
 
     def connect_threads(self) -> None:
-        """Connect the calls of each task (and of the driver) in each thread, with the work between them."""
+        """Connect the calls and items of each task (and of the driver) in each thread, with the work between them."""
         lanes: dict[tuple[str, int, str], list[Call]] = defaultdict(list)
         for call in self.program.recording.calls:
             lanes[call.process, call.thread, call.by].append(call)
-        for (process, thread, task), calls in lanes.items():
+        items = self.items_by_lane()
+        for lane in {**lanes, **items}:
+            process, thread, task = lane
             points = self.task_points.get(task)
             last = points.executing if points else None
-            for call in outermost(calls):
-                start = self.graph.start_of(call)
+            for step in merge(outermost(lanes.get(lane, [])), items.get(lane, [])):
+                if isinstance(step, Item):
+                    last = self.connect_item(step, last, process, thread)
+                    continue
+                start = self.graph.start_of(step)
                 self.add_work(last, start, "execute", process, thread)
-                last = self.graph.end_of(call)
-                if call.event not in WAITING:
+                last = self.graph.end_of(step)
+                if step.event not in WAITING:
                     self.add_work(start, last, "call", process, thread)
             if points:
                 self.add_work(last, points.executed, "execute", process, thread)
+
+    def items_by_lane(self) -> dict[tuple[str, int, str], list[Item]]:
+        """Return the items of each task that is a generator, if Ray knows when it ran."""
+        items: dict[tuple[str, int, str], list[Item]] = {}
+        for run in self.program.recording.runs:
+            if run.kind == "generator" and run.by in self.task_points:
+                items[run.process, run.thread, run.by] = items_of(run)
+        return items
+
+    def connect_item(self, item: Item, last: int | None, process: str, thread: int) -> int:
+        """Connect the code of a generator with the item that it gives; return the point at which Ray has sent it."""
+        given = self.graph.add(item.start)
+        sent = self.graph.add(item.end)
+        self.add_work(last, given, "execute", process, thread)
+        self.add_work(given, sent, "store", process, thread)
+        self.graph.ready[item.object] = sent
+        return sent
 
     def add_work(
         self, source: int | None, target: int, part: str, process: str, thread: int
@@ -186,8 +210,8 @@ class Builder:
         self.graph.connect(source, target, end - start, **work)
 
     def connect_tasks(self) -> None:
-        """Connect each task with the call that submitted it, its arguments, and the task before it in its actor."""
-        by_actor: dict[str, list[str]] = defaultdict(list)
+        """Connect each task with the call that submitted it, its arguments, and the task before it in its worker."""
+        by_worker: dict[str, list[str]] = defaultdict(list)  # by actor or process
         for name, points in self.task_points.items():
             task = self.program.tasks[name]
             process = self.processes.get(task.pid, "")
@@ -197,10 +221,9 @@ class Builder:
                 self.connect_submission(call, name, points)
                 for reference in call.references:
                     self.connect_object(reference, points)
-            if task.actor:
-                by_actor[task.actor].append(name)
-        for names in by_actor.values():
-            self.connect_actor(names)
+            by_worker[task.actor or f"{task.node} {task.pid}"].append(name)
+        for names in by_worker.values():
+            self.connect_worker(names)
 
     def connect_submission(self, call: Call, task: str, points: TaskPoints) -> None:
         """A task begins after the call that submits it, or during it, because the call ends a little later."""
@@ -239,12 +262,41 @@ class Builder:
         ready = self.graph.ready_point(reference)
         self.graph.connect(ready, points.start)
 
-    def connect_actor(self, names: list[str]) -> None:
-        """An actor runs one task after the other, as far as the recording shows it."""
-        tasks = [self.task_points[name] for name in names]
-        tasks.sort(key=lambda points: self.graph.time_of(points.start))
-        for earlier, later in pairwise(tasks):
-            self.graph.connect(earlier.finished, later.start)
+    def connect_worker(self, names: list[str]) -> None:
+        """An actor or a worker runs as many tasks at the same time as the recording shows, the next one after that."""
+        names = sorted(names, key=lambda name: self.graph.time_of(self.task_points[name].start))
+        slots = self.most_at_once(names)
+        for earlier, later in zip(names, names[slots:], strict=False):
+            finished = self.task_points[earlier].finished
+            start = self.task_points[later].start
+            work = self.fetch_of(later) or self.dispatch_of(earlier, later)
+            self.graph.connect(finished, start, **work)
+
+    def most_at_once(self, names: list[str]) -> int:
+        """Return how many of these tasks ran at the same time."""
+        changes: list[tuple[float, int]] = []
+        for name in names:
+            points = self.task_points[name]
+            changes.append((self.graph.time_of(points.start) + CLOCK_SECONDS, 1))
+            changes.append((self.graph.time_of(points.finished), -1))
+        running = accumulate(change for _, change in sorted(changes))
+        return max(1, *running)
+
+    def dispatch_of(self, earlier: str, later: str) -> dict[str, Any]:
+        """Return what Ray took to begin a task that was waiting for its worker; {} if it waited for something else."""
+        task = self.program.tasks[later]
+        waits_since = task.waits_for_node or task.submitted  # then, its arguments are there
+        begin = self.graph.time_of(self.task_points[earlier].finished)
+        end = self.graph.time_of(self.task_points[later].start)
+        if not waits_since or waits_since > begin or end - begin > MAX_DISPATCH_SECONDS:
+            return {}
+        return {
+            "seconds": end - begin,
+            "process": self.processes.get(task.pid, ""),
+            "start": begin,
+            "end": end,
+            "part": "dispatch",
+        }
 
     def connect_waits(self) -> None:
         """Connect the end of each wait with its start and with what it waits for."""
@@ -311,6 +363,11 @@ class Builder:
                 edge.part = "restore"
             point.delay = 0.0
             self.graph.argument_waits.append(point.edges[0])
+
+
+def merge(calls: list[Call], items: list[Item]) -> list[Call | Item]:
+    """Return the calls and items of a thread in the order of time."""
+    return sorted([*calls, *items], key=lambda step: step.start)
 
 
 def find_work(edges: list[Edge], starts: list[float], time: float) -> list[Edge]:

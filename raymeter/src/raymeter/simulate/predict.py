@@ -1,12 +1,15 @@
 """Predict what each change does to the median step, one after the other."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
-from raymeter.findings import Advice, Finding, Prediction, Saving
+from raymeter.findings import Advice, Finding, Prediction, Reorder, Saving
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
-from raymeter.simulate.graph import Edge, Graph, build, find_work
+from raymeter.simulate.graph import MAX_OVERLAPS, Edge, Graph, build, find_work
 from raymeter.simulate.replay import replay, step_seconds
 
 MAX_ERROR = 0.10  # of the replayed step without changes
@@ -22,7 +25,19 @@ PARTS = {  # of savings -> of edges of the graph
     "fetch": ("fetch",),
     "wait": ("deserialise",),
     "restore": ("restore",),
+    "dispatch": ("dispatch",),
+    "work": ("call", "deserialise", "execute"),
 }
+MAX_SPREAD = 64  # edges over which "work" is spread
+
+
+@dataclass(frozen=True)
+class Change:
+    """An edge that was changed, with what it had before."""
+
+    edge: Edge
+    seconds: float
+    source: int
 
 
 def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list[Advice]:
@@ -45,7 +60,7 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
         prediction = Prediction(before, after, is_upper_limit=not fits)
         advice.append(Advice(best, prediction))
         remaining.remove(best)
-        shorten(graph, best.savings)  # and it stays so for the next ones
+        apply(graph, best)  # and it stays so for the next ones
         before = after
     return advice
 
@@ -60,26 +75,68 @@ def explains(graph: Graph, steps: Steps) -> bool:
 
 def simulate(graph: Graph, steps: Steps, finding: Finding) -> float:
     """Return the median step with the change of a finding. The graph is as before afterwards."""
-    changed = shorten(graph, finding.savings)
+    changes = apply(graph, finding)
     seconds = step_seconds(graph, replay(graph), steps)
-    for edge, earlier in changed:
-        edge.seconds = earlier
+    for change in reversed(changes):
+        change.edge.seconds = change.seconds
+        change.edge.source = change.source
     return seconds
 
 
-def shorten(graph: Graph, savings: Sequence[Saving]) -> list[tuple[Edge, float]]:
-    """Shorten the work of the graph; return the edges with what they had, the last change first."""
+def apply(graph: Graph, finding: Finding) -> list[Change]:
+    """Change the graph as a finding says; return what was changed, in this order."""
+    return [*shorten(graph, finding.savings), *reorder(graph, finding.reorders)]
+
+
+def reorder(graph: Graph, reorders: Sequence[Reorder]) -> list[Change]:
+    """Let waits be for other objects."""
+    changes: list[Change] = []
+    for item in reorders:
+        key = item.process, item.number
+        target = graph.ready_point(item.object)
+        start = graph.call_starts[key]
+        edges = graph.points[graph.call_ends[key]].edges
+        for edge in edges:
+            if target is not None and edge.source != start:
+                changes.append(Change(edge, edge.seconds, edge.source))
+                edge.source = target
+    return changes
+
+
+def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
+    """Shorten the work of the graph; return what was changed, in this order."""
     work = work_by_process(graph)
-    changed: list[tuple[Edge, float]] = []
+    changes: list[Change] = []
     for saving in savings:
         edges, starts = work.get(saving.process, ([], []))
+        if saving.part == "work":
+            changes += spread(edges, starts, saving)
+            continue
         found = find_work(edges, starts, saving.start)
         matching = [edge for edge in found if matches(edge, saving)]
         for edge in narrowest(matching):
-            earlier = edge.seconds
-            changed.append((edge, earlier))
-            edge.seconds = max(0.0, earlier - saving.seconds)
-    return changed[::-1]
+            changes.append(Change(edge, edge.seconds, edge.source))
+            edge.seconds = max(0.0, edge.seconds - saving.seconds)
+    return changes
+
+
+def spread(edges: list[Edge], starts: list[float], saving: Saving) -> list[Change]:
+    """Shorten the work of a thread from a time on, one event after the other, until all is saved."""
+    position = bisect_left(starts, saving.start)
+    nearby = edges[max(0, position - MAX_OVERLAPS) : position + MAX_SPREAD]
+    later = [edge for edge in nearby if edge.end >= saving.start and matches(edge, saving)]
+    changes: list[Change] = []
+    left = saving.seconds
+    for _, event in groupby(later, key=lambda edge: (edge.start, edge.end)):
+        same = list(event)  # a wait has an edge from its start, and one from what it waits for
+        saved = min(left, same[0].seconds)
+        for edge in same:
+            changes.append(Change(edge, edge.seconds, edge.source))
+            edge.seconds = max(0.0, edge.seconds - saved)
+        left -= saved
+        if left <= 0:
+            break
+    return changes
 
 
 def work_by_process(graph: Graph) -> dict[str, tuple[list[Edge], list[float]]]:

@@ -1,0 +1,202 @@
+"""Time the user's functions in a worker: how long they computed, and when their generators gave which item.
+
+Ray itself records only when a task began and ended. It does not record that a coroutine has kept its event loop for
+itself, or how much of a stream of items is the user's own code. Each function still gets the same arguments, and
+returns an object of the same kind.
+"""
+
+import functools
+import inspect
+import time
+
+MIN_SECONDS = 0.005  # of a function that is written
+MIN_BLOCK_SECONDS = 0.002  # of a part of a coroutine that is written
+MAX_BLOCKS = 32  # parts of a coroutine that are written
+MAX_ITEMS = 2_000  # of a generator whose times are written
+
+
+class Run:
+    """One run of a function: the seconds of its own code, without what it awaits or what Ray does between items."""
+
+    def __init__(self, kind):
+        self.kind = kind  # "function", "coroutine" or "generator"
+        self.start = time.time()
+        self.own_seconds = 0.0
+        self.cpu_seconds = 0.0
+        self.blocks = []  # start, seconds and CPU seconds of each long part of a coroutine
+        self.items = []  # when each item was given, and when the generator was asked for the next one
+        self.count = 0  # of items
+
+    def resume(self):
+        """Begin a part of the user's code."""
+        self.part_start = time.time()
+        self.cpu_start = time.thread_time()
+        if self.kind == "generator" and self.count and len(self.items) < 2 * MAX_ITEMS:
+            self.items.append(self.part_start - self.start)
+
+    def pause(self):
+        """End a part of the user's code."""
+        seconds = time.time() - self.part_start
+        cpu_seconds = time.thread_time() - self.cpu_start
+        self.own_seconds += seconds
+        self.cpu_seconds += cpu_seconds
+        is_long = seconds >= MIN_BLOCK_SECONDS and len(self.blocks) < MAX_BLOCKS
+        if self.kind == "coroutine" and is_long:
+            self.blocks.append([self.part_start, seconds, cpu_seconds])
+
+    def give(self):
+        """Count an item that the generator gives to Ray."""
+        if len(self.items) < 2 * MAX_ITEMS:
+            self.items.append(time.time() - self.start)
+        self.count += 1
+
+    def is_written(self):
+        is_long = time.time() - self.start >= MIN_SECONDS
+        return is_long or bool(self.blocks or self.count)
+
+    def describe(self):
+        """Return the fields of the event."""
+        return {
+            "event": "run",
+            "kind": self.kind,
+            "start": self.start,
+            "seconds": time.time() - self.start,
+            "own_seconds": self.own_seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "blocks": self.blocks,
+            "items": [round(seconds, 6) for seconds in self.items],
+            "count": self.count,
+        }
+
+
+def make_timed(function, record):
+    """Return a function that does the same, and calls `record(run, function)` when it has ended."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        run = Run("function")
+        run.resume()
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            run.pause()
+            if run.is_written():
+                record(run, function)
+        if inspect.iscoroutine(result):
+            return time_coroutine(result, function, record)
+        if inspect.isgenerator(result):
+            return time_generator(result, function, record)
+        if inspect.isasyncgen(result):
+            return time_async_generator(result, function, record)
+        return result
+
+    call.__raymeter_timed__ = True
+    return call
+
+
+class Steps:
+    """Await a coroutine, and time each part that it runs without letting go of its event loop."""
+
+    def __init__(self, coroutine, run):
+        self.coroutine = coroutine
+        self.run = run
+
+    def __await__(self):
+        send = self.coroutine.send
+        value = None
+        while True:
+            self.run.resume()
+            try:
+                awaited = send(value)
+            except StopIteration as end:
+                return end.value
+            finally:
+                self.run.pause()
+            try:
+                send = self.coroutine.send
+                value = yield awaited
+            except GeneratorExit:
+                self.coroutine.close()
+                raise
+            except BaseException as error:  # such as a cancellation, which the coroutine may handle
+                send = self.coroutine.throw
+                value = error
+
+
+async def time_coroutine(coroutine, function, record):
+    run = Run("coroutine")
+    try:
+        return await Steps(coroutine, run)
+    finally:
+        if run.is_written():
+            record(run, function)
+
+
+def time_generator(generator, function, record):
+    """Yield what a generator yields; what Ray does with an item happens between `give` and `resume`."""
+    run = Run("generator")
+    try:
+        while True:
+            run.resume()
+            try:
+                item = next(generator)
+            except StopIteration as end:
+                return end.value
+            finally:
+                run.pause()
+            run.give()
+            yield item
+    finally:
+        generator.close()
+        if run.is_written():
+            record(run, function)
+
+
+async def time_async_generator(generator, function, record):
+    run = Run("generator")
+    try:
+        while True:
+            run.resume()
+            try:
+                item = await anext(generator)
+            except StopAsyncIteration:
+                return
+            finally:
+                run.pause()
+            run.give()
+            yield item
+    finally:
+        await generator.aclose()
+        if run.is_written():
+            record(run, function)
+
+
+def make_method_wrapper(record):
+    """Return what wraps the function of Ray that makes the executor of a method of an actor."""
+
+    def make_wrapper(original):
+        @functools.wraps(original)
+        def make_executor(*args, **kwargs):
+            return make_timed(original(*args, **kwargs), record)
+
+        return make_executor
+
+    return make_wrapper
+
+
+def make_task_wrapper(record):
+    """Return what wraps the function of Ray that finds the function of a task, once per function and worker."""
+
+    def make_wrapper(original):
+        @functools.wraps(original)
+        def find(manager, job, descriptor, *args):
+            found = original(manager, job, descriptor, *args)
+            if getattr(found.function, "__raymeter_timed__", False):
+                return found
+            timed = found._replace(function=make_timed(found.function, record))
+            manager._function_execution_info[descriptor.function_id] = timed
+            return timed
+
+        return find
+
+    return make_wrapper

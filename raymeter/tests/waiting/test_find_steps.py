@@ -1,0 +1,92 @@
+"""What a step is, judged by the lines that call Ray."""
+
+from made_programs import Builder
+from raymeter.profile.steps import Steps, find_steps
+
+PASSES = 30
+GAP = 0.01
+
+
+class Driver:
+    """A driver that calls Ray, one call after the other. Lines are numbers."""
+
+    def __init__(self) -> None:
+        self.builder = Builder()
+        self.time = 1.0
+
+    def call(self, line: int, name: str, number: int) -> None:
+        """Submit a task."""
+        task = self.task_of(name, number)
+        self.add("call", line, 0.01, kind="task", task=task, name=name)
+        self.builder.task(task, name, self.time, 0.01)
+
+    def wait(self, event: str, line: int, name: str, number: int) -> None:
+        """Wait for a task, or get its result."""
+        objects = [f"{self.task_of(name, number)}01000000"]
+        self.add(event, line, 0.05, objects=objects, count=1)
+
+    def task_of(self, name: str, number: int) -> str:
+        return f"{name}{number}".ljust(48, "_")
+
+    def add(self, event: str, line: int, seconds: float, **values) -> None:
+        self.builder.call(event, self.time, seconds, line=f"/made/a.py:{line}", **values)
+        self.time += seconds + GAP
+
+    def steps(self) -> Steps:
+        return find_steps(self.builder.program())
+
+
+def test_an_evaluation_every_ten_passes_is_a_part_of_the_loop():
+    driver = Driver()
+    for number in range(PASSES):
+        driver.call(1, "train", number)
+        driver.wait("get", 2, "train", number)
+        if number % 10 == 9:
+            driver.call(5, "evaluate", number)
+            driver.wait("get", 6, "evaluate", number)
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (PASSES, "/made/a.py:1")
+
+
+def test_a_loop_that_submits_the_next_task_before_it_gets_the_last_one():
+    driver = Driver()
+    driver.call(1, "sample", 0)
+    for number in range(PASSES):
+        driver.call(3, "sample", number + 1)
+        driver.wait("get", 4, "sample", number)
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (PASSES, "/made/a.py:3")
+
+
+def test_a_loop_that_submits_one_task_for_each_that_has_ended():
+    driver = Driver()
+    for number in range(8):
+        driver.call(1, "sample", number)
+    for number in range(PASSES):
+        driver.wait("wait", 3, "sample", number)
+        driver.wait("get", 4, "sample", number)
+        driver.call(5, "sample", number + 8)
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (PASSES, "/made/a.py:3")
+
+
+def test_results_that_are_taken_one_by_one_belong_to_the_step_that_submits_them():
+    driver = Driver()
+    for step in range(6):
+        numbers = range(8 * step, 8 * step + 8)
+        for number in numbers:
+            driver.call(1, "sample", number)
+        for number in numbers:
+            driver.wait("wait", 3, "sample", number)
+            driver.wait("get", 4, "sample", number)
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (6, "/made/a.py:1")
+
+
+def test_without_the_tasks_of_ray_there_are_steps_as_well():
+    driver = Driver()
+    for number in range(PASSES):
+        driver.call(1, "train", number)
+        driver.wait("get", 2, "train", number)
+    driver.builder.recording.tasks.clear()
+    assert driver.steps().count == PASSES

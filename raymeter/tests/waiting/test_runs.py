@@ -1,0 +1,123 @@
+"""Timing the user's functions changes nothing that they get or return."""
+
+import asyncio
+import inspect
+import time
+
+import pytest
+from raymeter.inside import runs
+
+
+@pytest.fixture
+def recorded():
+    return []
+
+
+def time_it(function, recorded):
+    return runs.make_timed(function, lambda run, _: recorded.append(run))
+
+
+def test_a_function_returns_what_it_returns_and_is_written_if_it_takes_long(recorded, monkeypatch):
+    def work(seconds, factor=1):
+        time.sleep(seconds)
+        return factor * seconds
+
+    timed = time_it(work, recorded)
+    monkeypatch.setattr(runs, "MIN_SECONDS", 100)
+    assert timed(0.0) == 0.0
+    assert not recorded
+    monkeypatch.setattr(runs, "MIN_SECONDS", 0.005)
+    assert timed(0.01, factor=2) == 0.02
+    assert recorded[0].kind == "function"
+    assert recorded[0].own_seconds >= 0.01
+    assert recorded[0].cpu_seconds < recorded[0].own_seconds
+
+
+def test_an_error_reaches_the_caller(recorded):
+    def fail():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        time_it(fail, recorded)()
+
+
+def test_a_coroutine_has_a_block_only_where_it_does_not_await(recorded):
+    async def work(seconds):
+        await asyncio.sleep(seconds)
+        time.sleep(seconds)
+        return "done"
+
+    coroutine = time_it(work, recorded)(0.02)
+    assert inspect.iscoroutine(coroutine)
+    assert asyncio.run(coroutine) == "done"
+    (run,) = recorded
+    assert run.kind == "coroutine"
+    assert len(run.blocks) == 1
+    assert run.blocks[0][2] < run.blocks[0][1]  # it used no processor
+
+
+def test_a_coroutine_can_be_cancelled_and_handles_it(recorded):
+    async def work():
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            return "handled"
+
+    async def cancel():
+        task = asyncio.ensure_future(time_it(work, recorded)())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        return await task
+
+    assert asyncio.run(cancel()) == "handled"
+
+
+def test_a_generator_stays_one_and_has_times_of_its_items(recorded):
+    def work():
+        for number in range(3):
+            time.sleep(0.003)
+            yield number
+
+    generator = time_it(work, recorded)()
+    assert inspect.isgenerator(generator)
+    items = []
+    for item in generator:
+        time.sleep(0.005)  # Ray sends it
+        items.append(item)
+    assert items == [0, 1, 2]
+    (run,) = recorded
+    assert run.count == 3
+    assert run.items == sorted(run.items)
+    sending = [asked - given for given, asked in zip(run.items[0::2], run.items[1::2], strict=True)]
+    assert len(sending) == 3
+    assert min(sending) >= 0.005
+
+
+def test_a_generator_that_is_closed_is_closed_inside(recorded):
+    closed = []
+
+    def work():
+        try:
+            yield 1
+        finally:
+            closed.append(True)
+
+    generator = time_it(work, recorded)()
+    next(generator)
+    generator.close()
+    assert closed == [True]
+    assert recorded[0].count == 1
+
+
+def test_an_async_generator_stays_one(recorded):
+    async def work():
+        for number in range(2):
+            yield number
+
+    async def collect():
+        generator = time_it(work, recorded)()
+        assert inspect.isasyncgen(generator)
+        return [item async for item in generator]
+
+    assert asyncio.run(collect()) == [0, 1]
+    assert recorded[0].count == 2

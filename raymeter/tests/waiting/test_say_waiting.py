@@ -1,0 +1,35 @@
+"""A program without a problem of data says what it waits for."""
+
+from made_programs import Builder, make_loop, make_loop_profile, make_steps
+from raymeter.profile.events import Run
+from raymeter.report import terminal
+from raymeter.report.waiting import say_waiting
+
+
+def make_run(cpu_share: float) -> Run:
+    return Run("node-1", by_name="Trainer.train", own_seconds=1.0, cpu_seconds=cpu_share)
+
+
+def test_the_task_that_is_awaited_is_named():
+    text = say_waiting(make_loop(send=0.002), make_steps())
+    assert text == ", which waits 54 % of its time for Trainer.train"
+    answer = " ".join(terminal.render(make_loop_profile(send=0.002)).split())
+    assert f"{text}: not your problem." in answer
+
+
+def test_it_says_whether_the_task_computes():
+    program = make_loop(send=0.002)
+    program.recording.runs.append(make_run(0.9))
+    assert say_waiting(program, make_steps()).endswith("Trainer.train (it computes)")
+    program.recording.runs[0] = make_run(0.1)
+    assert say_waiting(program, make_steps()).endswith("Trainer.train (it waits itself)")
+
+
+def test_a_step_that_hardly_waits_says_nothing():
+    assert not say_waiting(make_loop(send=0.08), make_steps())
+    assert not say_waiting(Builder().program(), make_steps())
+
+
+def test_without_the_tasks_of_ray_it_still_says_that_it_waits():
+    program = make_loop(send=0.002, has_tasks=False)
+    assert say_waiting(program, make_steps()).endswith("for its tasks")
