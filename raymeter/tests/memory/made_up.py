@@ -57,7 +57,7 @@ def add_stored_result(made: Recording, step: int, start: float, store: float, si
     state.store = start + 0.02, start + 0.02 + store
     state.finished = state.store[1]
     made.tasks.append(state)
-    sent = Sent(WORKER, 100 + step, by=task, by_name="produce", start=start + 0.02, bytes=size)
+    sent = Sent(WORKER, 100 + step, by=task, by_name="produce", start=start + 0.021, bytes=size)
     made.sent.append(sent)
 
 

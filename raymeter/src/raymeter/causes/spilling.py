@@ -174,28 +174,27 @@ def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> l
     """
     savings = []
     for group in group_messages(in_steps(program.messages, steps)):
-        seconds = [sending_seconds(program, message) for message in group.messages]
+        seconds = [sending_seconds(message) for message in group.messages]
         fastest = min(seconds)
         if copy_rate:
             fastest = min(fastest, STORE_SECONDS + STORE_FACTOR * group.bytes / copy_rate)
         for message, taken in zip(group.messages, seconds, strict=True):
             if taken > EXCESS * fastest:
-                savings.append(save_message(program, message, taken - fastest))
+                savings.append(save_message(message, taken - fastest))
     return savings
 
 
-def sending_seconds(program: Program, message: Message) -> float:
+def sending_seconds(message: Message) -> float:
     if message.call is not None:
         return own_call_seconds(message)
     return store_seconds(message)
 
 
-def save_message(program: Program, message: Message, seconds: float) -> Saving:
+def save_message(message: Message, seconds: float) -> Saving:
     """Return a saving of the call that sends a message, or of storing the result of a task."""
     call = message.call
     if call is not None:
         start = call.start + call.seconds / 2
         return Saving(call.process, call.thread, start, seconds, "call")
-    task = program.tasks[message.sent.by]
-    start = middle(task.store) if task.store else message.sent.start
+    start = middle(message.stored) if message.stored else message.sent.start
     return Saving(message.sent.process, 0, start, seconds, "store")
