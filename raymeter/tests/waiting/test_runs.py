@@ -87,6 +87,7 @@ def test_a_generator_stays_one_and_has_times_of_its_items(recorded):
     assert items == [0, 1, 2]
     (run,) = recorded
     assert run.count == 3
+    assert run.line == f"{__file__}:{work.__code__.co_firstlineno + 3}"  # of the yield
     assert run.items == sorted(run.items)
     sending = [asked - given for given, asked in zip(run.items[0::2], run.items[1::2], strict=True)]
     assert len(sending) == 3

@@ -619,7 +619,7 @@ def write_run_event(run, function):
     event["by"] = ray_internals.current_task()
     event["by_name"] = ray_internals.current_name()
     event["thread"] = threading.get_ident()
-    event["line"] = place.function_line(function)
+    event["line"] = run.line or place.function_line(function)
     event["has_event_loop"] = ray_internals.has_event_loop()
     recorder.write(event)
 

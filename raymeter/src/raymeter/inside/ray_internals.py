@@ -4,13 +4,14 @@ The names were seen in Ray 2.44.1, 2.52.1 and 2.60.0, if nothing else is said. A
 have is listed in the profile as missing, and what it would have recorded is not recorded.
 """
 
+import functools
+import inspect
 import os
 import sys
 from pkgutil import resolve_name
 from typing import Any
 
 import ray
-from ray._private.async_compat import has_async_methods
 
 from . import raylet
 
@@ -135,7 +136,15 @@ def users_class(value: Any) -> Any:
 def has_event_loop() -> bool:
     """Return whether the actor in this process runs its methods in an event loop: one of them is a coroutine."""
     actor = current_actor()
-    return actor is not None and has_async_methods(type(actor))
+    return actor is not None and has_coroutines(type(actor))
+
+
+@functools.lru_cache(maxsize=100)
+def has_coroutines(kind: type) -> bool:
+    """Return whether a class has methods that are coroutines or async generators, as Ray asks."""
+    methods = [method for _, method in inspect.getmembers(kind)]
+    are_coroutines = any(inspect.iscoroutinefunction(method) for method in methods)
+    return are_coroutines or any(inspect.isasyncgenfunction(method) for method in methods)
 
 
 def creation_task(actor_id: object) -> str:

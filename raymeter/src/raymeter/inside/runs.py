@@ -26,6 +26,7 @@ class Run:
         self.blocks = []  # start, seconds and CPU seconds of each long part of a coroutine
         self.items = []  # when each item was given, and when the generator was asked for the next one
         self.count = 0  # of items
+        self.line = ""  # of the first yield
 
     def resume(self):
         """Begin a part of the user's code."""
@@ -44,8 +45,10 @@ class Run:
         if self.kind == "coroutine" and is_long:
             self.blocks.append([self.part_start, seconds, cpu_seconds])
 
-    def give(self):
-        """Count an item that the generator gives to Ray."""
+    def give(self, frame):
+        """Count an item that the generator gives to Ray, in a line of its frame."""
+        if not self.line and frame is not None:
+            self.line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         if len(self.items) < 2 * MAX_ITEMS:
             self.items.append(time.time() - self.start)
         self.count += 1
@@ -144,7 +147,7 @@ def time_generator(generator, function, record):
                 return end.value
             finally:
                 run.pause()
-            run.give()
+            run.give(generator.gi_frame)
             yield item
     finally:
         generator.close()
@@ -163,7 +166,7 @@ async def time_async_generator(generator, function, record):
                 return
             finally:
                 run.pause()
-            run.give()
+            run.give(generator.ag_frame)
             yield item
     finally:
         await generator.aclose()

@@ -262,7 +262,7 @@ class Run:
     by: str = ""
     by_name: str = ""
     thread: int = 0
-    line: str = ""  # where the function is defined
+    line: str = ""  # where the function is defined; of a generator, its first yield
     has_event_loop: bool = False  # its actor has coroutines among its methods
     start: float = 0.0
     seconds: float = 0.0
