@@ -129,3 +129,10 @@ def test_a_way_that_was_never_measured_is_named_without_a_number():
 def test_what_does_not_fit_or_saves_nothing_is_not_named():
     assert find(make_program(unfit=["columns"], alternatives={"as it is": NOW})) is None
     assert find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": NOW})) is None
+
+
+def test_a_slow_conversion_is_named_as_the_price():
+    slow = replace(FAST, convert=0.5)
+    finding = find(make_program(alternatives={"as it is": NOW, "columns": slow}))
+    assert "converting one message took 500 ms" in finding.price
+    assert not find(make_program(alternatives={"as it is": NOW, "columns": FAST})).price

@@ -210,3 +210,20 @@ def test_views_of_tensors_that_require_a_gradient_are_measured_as_clones():
     measured = measure(view)
     assert measured["clones of views"]["bytes"] < 50_000 < measured["as it is"]["bytes"]
     assert describe.describe(view)[0]["requires_grad"]
+
+
+def test_frames_of_strings_are_measured_as_columns_and_tables():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series([f"task {number}" for number in range(2_000)], dtype=object)
+    frame = pandas.DataFrame({"task": series, "reward": 1.0})
+    for value, names in ((series, ["columns"]), (frame, ["columns", "Arrow tables"])):
+        measured = measure(value)
+        for name in names:
+            assert measured[name]["inband_bytes"] < 5_000 < measured["as it is"]["inband_bytes"]
+
+
+def test_polars_frames_are_measured_as_arrow_tables():
+    polars = pytest.importorskip("polars")
+    measured = measure({"frame": polars.DataFrame({"x": np.arange(20_000)})})
+    assert measured["as it is"]["inband_bytes"] > 160_000
+    assert measured["Arrow tables"]["inband_bytes"] < 5_000

@@ -15,13 +15,14 @@ from raymeter.profile.events import Alternative, Field, OwnPickling
 from raymeter.profile.groups import Group, groups_in_steps
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
-from raymeter.units import format_bytes
+from raymeter.units import format_bytes, format_milliseconds
 
 MIN_SHARE = 0.3  # of the bytes that a cause must bring
 VIEW_FACTOR = 1.5  # of the memory that views look at, and their own bytes
 MANY_BUFFERS = 500
 MANY_CHUNKS = 64
 MANY_COLUMNS = 256
+MAX_CONVERT_SHARE = 0.2  # of what is saved, above which the time of the conversion is named
 ENOUGH = 0.75  # of what the best kind saves
 MIN_OBJECT_BYTES = 50_000  # of a message inside of the pickle
 SLOW_BYTES_PER_SECOND = 400e6  # of pickling Python objects; arrays are copied at several GB/s
@@ -102,7 +103,14 @@ def make_finding(
     for message in group.messages:
         savings += save_sending(program, message, saved_share(before, after))
         savings += save_reading(message, saved_share(now.deserialise, other.deserialise))
-    return build_finding(steps, group, kind, change_of(program, group, kind), savings)
+    finding = build_finding(steps, group, kind, change_of(program, group, kind), savings)
+    if other.convert > MAX_CONVERT_SHARE * saved:
+        milliseconds = format_milliseconds(other.convert)
+        finding.price = (
+            f"converting one message took {milliseconds}, which is not in this number. Keep what is converted, or make "
+            "it that way from the start."
+        )
+    return finding
 
 
 def saved_share(now: float, other: float) -> float:

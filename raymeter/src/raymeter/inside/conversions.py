@@ -254,7 +254,9 @@ def to_columns(part):
     if isinstance(part, numpy.ndarray):
         is_flat = part.dtype == object and part.ndim == 1 and len(part) >= MIN_ROWS
         return make_column(part.tolist(), part) if is_flat else part
-    if is_frame(part):
+    if is_pandas(part, "Series"):
+        return to_columns(part.to_numpy()) if part.dtype == object else part
+    if is_pandas(part, "DataFrame"):
         return {str(name): to_columns(part[name].to_numpy()) for name in part.columns}
     if isinstance(part, (str, bytes, bytearray)) or not hasattr(part, "__len__"):
         return part
@@ -267,10 +269,10 @@ def to_columns(part):
     return make_column(list(part), part) if type(part) in (list, tuple) else part
 
 
-def is_frame(part):
-    pandas = sys.modules.get("pandas")
-    frame = getattr(pandas, "DataFrame", None)
-    return frame is not None and isinstance(part, frame)
+def is_pandas(part, name):
+    """Return whether a part is of this class of pandas, if the program has imported it."""
+    kind = getattr(sys.modules.get("pandas"), name, None)
+    return kind is not None and isinstance(part, kind)
 
 
 def dict_to_columns(part):
