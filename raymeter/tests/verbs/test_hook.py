@@ -1,0 +1,57 @@
+"""The hook that Ray calls in ray.init, without a cluster: hooks of others, and a recorder that fails."""
+
+import os
+
+import pytest
+
+pytest.importorskip("ray")
+from raymeter.inside import calls, hook, ray_internals
+
+USERS_ENV = {"env_vars": {"A": "1"}}
+
+
+def users_hook(runtime_env: dict | None) -> dict:
+    return {**(runtime_env or {}), "from": "user"}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(hook.USERS_HOOK, f"{__name__}.users_hook")
+    monkeypatch.setenv(hook.USERS_UV_RUN, "1")
+    monkeypatch.setattr(ray_internals, "is_connected", lambda: False)
+    monkeypatch.setattr(ray_internals, "is_started_by_uv_run", lambda: False)
+
+
+def test_the_hook_of_the_user_is_called() -> None:
+    assert hook.apply_other_hooks(USERS_ENV) == {**USERS_ENV, "from": "user"}
+
+
+def test_under_uv_run_rays_own_hook_is_called_as_ray_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_internals, "is_started_by_uv_run", lambda: True)
+    monkeypatch.setattr(ray_internals, "UV_HOOK", f"{__name__}:uv_hook")
+    assert hook.apply_other_hooks(USERS_ENV) == {"from": "uv"}
+    monkeypatch.setenv(hook.USERS_UV_RUN, "0")  # the user has switched it off
+    assert hook.apply_other_hooks(USERS_ENV) == {**USERS_ENV, "from": "user"}
+
+
+def uv_hook(_: dict | None) -> dict:
+    return {"from": "uv"}
+
+
+def test_a_recorder_that_fails_leaves_the_program_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(calls, "install", fail)
+    monkeypatch.setenv(hook.STARTED_CLUSTER, "")
+    assert hook.add_to_runtime_env(USERS_ENV) == {**USERS_ENV, "from": "user"}
+    assert capsys.readouterr().err == "raymeter: this program is not recorded: no space\n"
+
+
+def test_workers_import_the_hook_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRELOAD", "mine")
+    hook.preload_in_workers("PRELOAD")
+    hook.preload_in_workers("PRELOAD")
+    assert os.environ["PRELOAD"] == "mine,raymeter.inside.hook"
