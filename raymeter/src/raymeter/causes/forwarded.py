@@ -17,6 +17,7 @@ from raymeter.profile.steps import Steps
 from raymeter.units import format_bytes
 
 CAUSE = "through a process that only passes it on"
+QUEUE_ACTOR = "_QueueActor"  # of ray.util.queue.Queue
 MIN_INSIDE = 0.5  # of the bytes of a message that lie in memory that was received
 
 
@@ -110,31 +111,59 @@ def make_finding(
     savings = [saving for message in group.messages for saving in save_sending(program, message)]
     unique = {id(origin): origin for origin in origins}
     reads = [
-        Message(sent_by[key].sent, None, [origin])
+        Message(sent_by[key].sent, sent_by[key].call, [origin])
         for key, origin in unique.items()
         if key in sent_by
     ]
     savings += [saving for message in reads for saving in save_reading(message)]
-    place = "the driver" if group.sender == "driver" else group.sender
-    senders = sorted({message.sent.by_name or "the driver" for message in reads})
-    title = (
-        f"{format_bytes(group.bytes)} from {', '.join(senders) or 'elsewhere'} pass through {place}"
-    )
-    title += f" on their way to {', '.join(group.readers) or 'nobody'}"
-    lines = sorted(
-        {line for line in (line_of(program, origin) for origin in unique.values()) if line}
-    )
+    lines = find_lines(program, group, list(unique.values()), reads)
     return Finding(
         cause=CAUSE,
-        title=title,
-        line=lines[0] if lines else group.line,
+        title=describe_hop(group, reads),
+        line=lines[0],
         change=describe_change(group, origins),
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         section="through-a-process-that-only-passes-it-on",
-        other_lines=[group.line, *lines[1:]],
+        other_lines=lines[1:],
     )
+
+
+def describe_hop(group: Group, reads: list[Message]) -> str:
+    """Return what passes through which process, from whom, and to whom."""
+    senders = sorted({message.sent.by_name or "the driver" for message in reads})
+    place = "the driver" if group.sender == "driver" else name_actor(group.sender)
+    text = (
+        f"{format_bytes(group.bytes)} from {', '.join(senders) or 'elsewhere'} pass through {place}"
+    )
+    return f"{text} on their way to {', '.join(group.readers) or 'nobody'}"
+
+
+def name_actor(sender: str) -> str:
+    """Return the name of a method as its user knows it: a queue of Ray is an actor inside."""
+    return "the actor of the queue" if QUEUE_ACTOR in sender else sender
+
+
+def find_lines(
+    program: Program, group: Group, origins: list[Received], reads: list[Message]
+) -> list[str]:
+    """Return the lines to change, the most important first.
+
+    That is the ray.get of the process which passes a message on. An actor that has it as an argument is no such line:
+    then it is the line that sends the value to this actor, and after it the lines that ask the actor for it.
+    """
+    lines = sorted({line_of(program, origin) for origin in origins} - {""})
+    senders = sorted({message.call.line for message in reads if message.call is not None} - {""})
+    asking = set()
+    for message in group.messages:
+        submission = program.submissions.get(message.sent.by)
+        if message.call is None and submission is not None:
+            asking.add(submission.line)
+    others = [*senders, *sorted(asking - {""})]
+    own = [] if QUEUE_ACTOR in group.sender else [group.line]
+    found = [*lines, *own, *others] if lines else [*others, *own]
+    return list(dict.fromkeys(found)) or [""]
 
 
 def line_of(program: Program, received: Received) -> str:
@@ -144,8 +173,19 @@ def line_of(program: Program, received: Received) -> str:
 
 
 def describe_change(group: Group, origins: list[Received]) -> str:
-    if "_QueueActor" in group.sender:
+    if QUEUE_ACTOR in group.sender:
         return "Put a reference into the queue: `queue.put([ray.put(batch)])`, and `ray.get(queue.get()[0])`."
+    is_result = group.messages[0].call is None
+    if is_result and {origin.by for origin in origins} & {m.sent.by for m in group.messages}:
+        return (
+            "The method returns what it has as an argument: return only what is new, and pass the reference of "
+            "the argument to the next reader."
+        )
+    if is_result and not any(origin.scope for origin in origins):
+        return (
+            "The actor only stores the value and hands it out, so it is copied twice. Send it "
+            "`[ray.put(value)]`, let it hand out that list, and call ray.get in the reader."
+        )
     is_part = any(origin.bytes > 1.5 * group.bytes for origin in origins)
     if is_part:
         return (

@@ -10,16 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from raymeter.causes.savings import save_reading, save_sending, total
-from raymeter.findings import Finding
+from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Alternative, Field, OwnPickling
-from raymeter.profile.groups import Group, group_messages, in_steps
+from raymeter.profile.groups import Group, groups_in_steps
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
-from raymeter.units import format_bytes, significant
+from raymeter.units import format_bytes
 
 MIN_SHARE = 0.3  # of the bytes that a cause must bring
 VIEW_FACTOR = 1.5  # of the memory that views look at, and their own bytes
 MANY_BUFFERS = 500
+MANY_CHUNKS = 64
+MANY_COLUMNS = 256
+ENOUGH = 0.75  # of what the best kind saves
+MIN_OBJECT_BYTES = 50_000  # of a message inside of the pickle
 SLOW_BYTES_PER_SECOND = 400e6  # of pickling Python objects; arrays are copied at several GB/s
 MIN_SAVED_SHARE = 0.15  # of sending and reading a message, by the alternative
 
@@ -32,15 +36,15 @@ class Kind:
     """Why a message is pickled, and the alternative that was measured for it."""
 
     cause: str
-    alternative: str  # a name in inside/alternatives.py
+    alternative: str  # a name in inside/conversions.py
     change: str
     fits: Callable[[Group], bool]
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return at most one finding for each group of messages: the first kind that fits and saves enough."""
+    """Return at most one finding for each group of messages: the kind that fits and saves most."""
     findings = []
-    for group in group_messages(in_steps(program.messages, steps)):
+    for group in groups_in_steps(program, steps):
         finding = examine(program, steps, group)
         if finding is not None:
             findings.append(finding)
@@ -48,34 +52,57 @@ def find(program: Program, steps: Steps) -> list[Finding]:
 
 
 def examine(program: Program, steps: Steps, group: Group) -> Finding | None:
-    """Return the best finding of a group: of the kinds that fit, the one that saves most."""
-    measured = next((m.sent.alternatives for m in group.messages if m.sent.alternatives), {})
-    found = [
-        make_finding(program, steps, group, kind, measured) for kind in KINDS if kind.fits(group)
-    ]
+    """Return the best finding of a group.
+
+    Of the kinds that fit and were measured, that is the first one which saves about as much as any: the kinds are in
+    an order from special to general. If none of those that fit was measured, the first one is named without a number.
+    """
+    measured = find_measured(group)
+    fitting = [kind for kind in KINDS if kind.fits(group)]
+    found = [make_finding(program, steps, group, kind, measured) for kind in fitting]
     known = [finding for finding in found if finding is not None]
     if known:
-        return max(known, key=lambda finding: finding.seconds)
-    return examine_objects(program, steps, group)
+        most = max(finding.seconds for finding in known)
+        return next(finding for finding in known if finding.seconds >= ENOUGH * most)
+    unknown = [kind for kind in fitting if kind.alternative not in measured]
+    if not unknown:
+        return None
+    finding = build_finding(steps, group, unknown[0], change_of(program, group, unknown[0]), [])
+    finding.seconds = group.seconds() / steps.count
+    return finding
+
+
+def find_measured(group: Group) -> dict[str, Alternative | None]:
+    """Return what was measured of the messages of a group; None for an alternative that does not fit them."""
+    measured: dict[str, Alternative | None] = {}
+    for message in group.described:
+        measured.update(message.sent.alternatives)
+        measured.update(dict.fromkeys(message.sent.unfit))
+    return measured
 
 
 def make_finding(
-    program: Program, steps: Steps, group: Group, kind: Kind, measured: dict[str, Alternative]
+    program: Program,
+    steps: Steps,
+    group: Group,
+    kind: Kind,
+    measured: dict[str, Alternative | None],
 ) -> Finding | None:
     """Return what an alternative would save; None if it was not measured, or saves little."""
     now = measured.get("as it is")
     other = measured.get(kind.alternative)
     if now is None or other is None:
         return None
-    send_share = saved_share(now.serialise + copy_of(now), other.serialise + copy_of(other))
-    read_share = saved_share(now.deserialise, other.deserialise)
-    if send_share + read_share < MIN_SAVED_SHARE:
+    before = now.serialise + copy_of(now)
+    after = other.serialise + copy_of(other)
+    saved = max(0.0, before - after) + max(0.0, now.deserialise - other.deserialise)
+    if saved < MIN_SAVED_SHARE * (before + now.deserialise):
         return None
     savings = []
     for message in group.messages:
-        savings += save_sending(program, message, send_share)
-        savings += save_reading(message, read_share)
-    return build_finding(steps, group, kind.cause, change_of(program, group, kind), savings)
+        savings += save_sending(program, message, saved_share(before, after))
+        savings += save_reading(message, saved_share(now.deserialise, other.deserialise))
+    return build_finding(steps, group, kind, change_of(program, group, kind), savings)
 
 
 def saved_share(now: float, other: float) -> float:
@@ -88,22 +115,23 @@ def copy_of(measured: Alternative) -> float:
     return measured.bytes / 4e9
 
 
-def build_finding(steps: Steps, group: Group, cause: str, change: str, savings: list) -> Finding:
+def build_finding(
+    steps: Steps, group: Group, kind: Kind, change: str, savings: list[Saving]
+) -> Finding:
     own = own_pickling(group)
     line = group.line or (own.line if own else "")
-    title = f"{describe_group(group)}: {cause}"
-    settings = {ZERO_COPY: "1"} if ZERO_COPY in change else {}
+    others = [own.line] if own and own.line != line else []
     return Finding(
-        cause=cause,
-        title=title,
+        cause=kind.cause,
+        title=f"{describe_group(group)}: {kind.cause}",
         line=line,
         change=change,
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
-        settings=settings,
-        section=cause.replace(" ", "-"),
-        other_lines=[own.line] if own and own.line != line else [],
+        settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
+        section=kind.cause.replace(" ", "-"),
+        other_lines=others,
     )
 
 
@@ -116,27 +144,12 @@ def describe_group(group: Group) -> str:
     return text
 
 
-def examine_objects(program: Program, steps: Steps, group: Group) -> Finding | None:
-    """Return a finding for Python objects that are pickled slowly, for which no alternative was measured."""
-    seconds = sum(message.sent.seconds for message in group.messages)
-    size = sum(message.sent.bytes for message in group.messages)
-    if group.inband_share < MIN_SHARE or size / max(1e-9, seconds) > SLOW_BYTES_PER_SECOND:
-        return None
-    savings = []
-    for message in group.messages:
-        savings += save_sending(program, message, 0.9)
-        savings += save_reading(message, 0.9)
-    rate = significant(size / max(1e-9, seconds) / 1e6, 2)
-    change = f"Python objects are pickled one by one, here {rate} MB/s. Send arrays, or a table, with the same content."
-    return build_finding(steps, group, "Python objects in the pickle", change, savings)
-
-
 def main_field(group: Group) -> Field | None:
     return group.fields[0] if group.fields else None
 
 
 def own_pickling(group: Group) -> OwnPickling | None:
-    return next((m.sent.own_pickling for m in group.messages if m.sent.own_pickling), None)
+    return next((m.sent.own_pickling for m in group.described if m.sent.own_pickling), None)
 
 
 def share_of(group: Group, is_meant: Callable[[Field], bool]) -> float:
@@ -146,9 +159,14 @@ def share_of(group: Group, is_meant: Callable[[Field], bool]) -> float:
     return meant / known if known else 0.0
 
 
+def is_torch_pickle(group: Group) -> bool:
+    return any(message.sent.is_torch_pickle for message in group.described)
+
+
 def pickles_itself(group: Group) -> bool:
+    """Return whether a class has its own way of pickling, and is no more than a wrapper of tensors."""
     own = own_pickling(group)
-    return own is not None and not own.path and group.inband_share > MIN_SHARE
+    return own is not None and group.inband_share > MIN_SHARE and not is_torch_pickle(group)
 
 
 def has_views(group: Group) -> bool:
@@ -156,20 +174,34 @@ def has_views(group: Group) -> bool:
     return bool(held) and group.bytes > VIEW_FACTOR * held and share_of(group, is_view) > MIN_SHARE
 
 
+def has_views_of_tensors(group: Group) -> bool:
+    return has_views(group) and share_of(group, is_tensor) > MIN_SHARE
+
+
+def has_views_of_tables(group: Group) -> bool:
+    return has_views(group) and share_of(group, lambda field: field.dtype == "arrow") > MIN_SHARE
+
+
 def is_view(field: Field) -> bool:
     return field.storage_bytes > VIEW_FACTOR * field.bytes
 
 
+def is_tensor(field: Field) -> bool:
+    return field.type.startswith("torch.")
+
+
 def has_tensors(group: Group) -> bool:
-    tensors = share_of(group, lambda field: field.type.startswith("torch."))
-    return tensors > MIN_SHARE and group.inband_share > MIN_SHARE and own_pickling(group) is None
+    """Return whether tensors are pickled, and not by a class that makes something else of them."""
+    is_pickled = share_of(group, is_tensor) > MIN_SHARE and group.inband_share > MIN_SHARE
+    return is_pickled and (own_pickling(group) is None or is_torch_pickle(group))
+
+
+def is_strided(field: Field) -> bool:
+    return field.type.startswith("numpy.") and field.dtype != "object" and not field.is_contiguous
 
 
 def has_strided_arrays(group: Group) -> bool:
-    share = share_of(
-        group, lambda field: field.type.startswith("numpy.") and not field.is_contiguous
-    )
-    return share > MIN_SHARE and group.inband_share > MIN_SHARE
+    return share_of(group, is_strided) > MIN_SHARE and group.inband_share > MIN_SHARE
 
 
 def has_numbers(group: Group) -> bool:
@@ -177,18 +209,40 @@ def has_numbers(group: Group) -> bool:
 
 
 def has_bytes(group: Group) -> bool:
-    return share_of(group, lambda field: field.dtype == "bytes") > MIN_SHARE
+    share = share_of(group, lambda field: field.dtype == "bytes")
+    return share > MIN_SHARE and own_pickling(group) is None
 
 
 def has_frames(group: Group) -> bool:
-    return (
-        share_of(group, lambda field: field.dtype == "frame") > MIN_SHARE
-        and group.inband_share > MIN_SHARE
+    share = share_of(group, lambda field: field.dtype == "frame")
+    return share > MIN_SHARE and group.inband_share > MIN_SHARE
+
+
+def has_many_chunks(group: Group) -> bool:
+    return any(field.chunks >= max(MANY_CHUNKS, 2 * field.columns) for field in group.fields)
+
+
+def has_many_columns(group: Group) -> bool:
+    return any(
+        field.columns >= MANY_COLUMNS
+        and field.dtype == "arrow"
+        and field.chunks < 2 * field.columns
+        for field in group.fields
     )
 
 
 def has_many_arrays(group: Group) -> bool:
-    return max(message.sent.buffers for message in group.messages) >= MANY_BUFFERS
+    is_table = has_many_chunks(group) or has_many_columns(group)
+    return not is_table and max(message.sent.buffers for message in group.messages) >= MANY_BUFFERS
+
+
+def has_objects(group: Group) -> bool:
+    """Return whether Python objects are pickled slowly, or take most of the time beside large arrays."""
+    seconds = sum(message.sent.seconds for message in group.messages)
+    size = sum(message.sent.inband_bytes for message in group.messages)
+    is_slow = size < SLOW_BYTES_PER_SECOND * seconds
+    is_other = has_tensors(group) or pickles_itself(group) or has_strided_arrays(group)
+    return is_slow and size >= MIN_OBJECT_BYTES * len(group.messages) and not is_other
 
 
 def change_of(program: Program, group: Group, kind: Kind) -> str:
@@ -196,7 +250,10 @@ def change_of(program: Program, group: Group, kind: Kind) -> str:
     own = own_pickling(group)
     if own is not None and "{class}" in kind.change:
         return kind.change.replace("{class}", own.type).replace("{line}", own.line)
-    if kind.alternative == "numpy arrays" and version_of(program) >= ZERO_COPY_SINCE:
+    is_plain = kind.alternative == "numpy arrays" and not any(
+        field.requires_grad for field in group.fields
+    )
+    if is_plain and version_of(program) >= ZERO_COPY_SINCE:
         return f"{kind.change} Or, if readers only read, set {ZERO_COPY}=1 before Ray starts."
     return kind.change
 
@@ -219,7 +276,14 @@ KINDS = (
         "views bring their whole storage",
         "clones of views",
         "A view of a tensor is pickled with all of its storage: send view.clone(), or the whole tensor once.",
-        has_views,
+        has_views_of_tensors,
+    ),
+    Kind(
+        "views bring their whole storage",
+        "own rows",
+        "A slice of a record batch or an Arrow array brings all rows behind it. Ray sends only the rows of a table: "
+        "pyarrow.Table.from_batches([batch]), or pyarrow.concat_arrays([array]), which copies them.",
+        has_views_of_tables,
     ),
     Kind(
         "tensors in the pickle",
@@ -257,8 +321,29 @@ KINDS = (
     ),
     Kind(
         "many small arrays",
+        "one chunk",
+        "The time goes with the number of chunks, not with their bytes: call table.combine_chunks() once, before the "
+        "table is sent.",
+        has_many_chunks,
+    ),
+    Kind(
+        "many small arrays",
+        "one column",
+        "The time goes with the number of columns, not with their bytes: put columns of one type into one of "
+        "fixed-size lists (pyarrow.FixedSizeListArray), or send one array and the names of its columns.",
+        has_many_columns,
+    ),
+    Kind(
+        "many small arrays",
         "one array",
         "The time goes with the number of arrays, not with their bytes: send one array, and the offsets of the parts.",
         has_many_arrays,
+    ),
+    Kind(
+        "Python objects in the pickle",
+        "columns",
+        "Python objects are pickled one by one, and made again by each reader. Send one array for each field (of "
+        "strings: an Arrow array), and let readers work with the arrays.",
+        has_objects,
     ),
 )

@@ -4,6 +4,8 @@ Sources: "Anti-pattern: passing the same large argument by value repeatedly harm
 returning ray.put() ObjectRefs" in Ray's documentation of design patterns, and reports such as ray#61379.
 """
 
+from statistics import mean
+
 from raymeter.causes.savings import save_sending, total
 from raymeter.findings import Finding
 from raymeter.profile.groups import Group, group_messages, in_steps
@@ -11,6 +13,9 @@ from raymeter.profile.program import Message, Program
 from raymeter.profile.steps import Steps
 from raymeter.units import format_bytes, significant
 
+PartKey = tuple[str, int, int]  # process, bytes and sum of samples
+
+MIN_SHARE = 0.4  # of a message that was sent before
 CAUSE = "the same content is sent again"
 CHANGES = {
     "argument": "Call `ref = ray.put(value)` once, before the loop over the readers (or over the steps, while the "
@@ -22,30 +27,40 @@ CHANGES = {
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each line that sends equal content again."""
+    """Return a finding for each line that sends equal content again, as whole messages or inside of them."""
     findings = []
+    repeated: set[int] = set()
     for group in group_messages(program.messages):
-        repeats = in_steps(find_repeats(group.messages), steps)
+        found = find_repeats(group.messages)
+        repeated |= {id(message) for message in found}
+        repeats = in_steps(found, steps)
         if repeats:
             findings.append(make_finding(program, steps, Group(repeats)))
-    return findings
+    others = [message for message in program.messages if id(message) not in repeated]
+    return findings + find_parts(program, steps, others)
 
 
 def find_repeats(messages: list[Message]) -> list[Message]:
-    """Return the messages of one line whose content was sent before by the same process.
+    """Return the messages of one line whose content was sent before, by the same process or by another one.
 
     Nothing is a repeat if a comparison of all bytes has shown a difference, or if there was none.
     """
     verified = [message.sent.is_same for message in messages]
-    if False in verified or True not in verified:
+    if False in verified:
         return []
+    is_verified = True in verified
     seen: set[tuple[str, int, int]] = set()
+    wholes: set[tuple[int, int]] = set()
     repeats = []
     for message in messages:
+        sent = message.sent
         key = identity_of(message)
-        if key in seen:
+        whole = sent.content, sent.whole
+        is_elsewhere = message.how in ("put", "argument") and sent.whole and whole in wholes
+        if is_elsewhere or (is_verified and key in seen):
             repeats.append(message)
         seen.add(key)
+        wholes.add(whole)
     return repeats
 
 
@@ -58,6 +73,67 @@ def identity_of(message: Message) -> tuple[str, int, int]:
     sent = message.sent
     token = sent.token if message.how == "result" else 0
     return sent.process, sent.content, token
+
+
+def find_parts(program: Program, steps: Steps, messages: list[Message]) -> list[Finding]:
+    """Return a finding for each line whose messages have large arrays that were sent before, in other messages."""
+    shares = repeated_shares(messages)
+    repeats = [message for message in messages if id(message) in shares]
+    findings = []
+    for group in group_messages(in_steps(repeats, steps)):
+        findings.append(make_finding_of_parts(program, steps, group, shares))
+    return findings
+
+
+def repeated_shares(messages: list[Message]) -> dict[int, float]:
+    """Return for messages, by their id(), which share of their bytes was sent before by the same process.
+
+    Only arrays count of which all bytes were compared, and never showed a difference.
+    """
+    differ: set[PartKey] = set()
+    verified: set[PartKey] = set()
+    for message in messages:
+        for size, samples, is_same in message.sent.parts:
+            key = message.sent.process, size, samples
+            if is_same is False:
+                differ.add(key)
+            elif is_same:
+                verified.add(key)
+    known = verified - differ
+    seen: set[PartKey] = set()
+    shares = {}
+    for message in messages:
+        again = 0
+        for size, samples, _ in message.sent.parts:
+            key = message.sent.process, size, samples
+            again += size if key in seen and key in known else 0
+            seen.add(key)
+        share = again / max(1, message.sent.bytes)
+        if share >= MIN_SHARE and message.how in ("put", "argument"):
+            shares[id(message)] = share
+    return shares
+
+
+def make_finding_of_parts(
+    program: Program, steps: Steps, group: Group, shares: dict[int, float]
+) -> Finding:
+    savings = []
+    for message in group.messages:
+        savings += save_sending(program, message, shares[id(message)])
+    sizes = [shares[id(message)] * message.sent.bytes for message in group.messages]
+    again = format_bytes(mean(sizes))
+    return Finding(
+        cause=CAUSE,
+        title=f"{again} of the {format_bytes(group.bytes)} in each message ({group.type}) were sent before, and have "
+        "not changed",
+        line=group.line,
+        change="Store that part once, `ref = ray.put(part)`, as long as it does not change. Pass `ref` as an argument "
+        "of its own, beside what changes.",
+        seconds=total(savings) / steps.count,
+        savings=savings,
+        messages=[(message.sent.process, message.sent.number) for message in group.messages],
+        section="the-same-content-is-sent-again",
+    )
 
 
 def make_finding(program: Program, steps: Steps, group: Group) -> Finding:

@@ -13,12 +13,11 @@ def save_sending(program: Program, message: Message, share: float = 1.0) -> list
     """Return what sending one message takes its sender, times a share: the call, or storing the result of the task."""
     sent = message.sent
     if message.call is None:
-        task = program.tasks.get(sent.by)
-        if task is None or task.store is None:
+        if message.stored is None:
             start = sent.start + sent.seconds / 2
             return [Saving(sent.process, sent.thread, start, share * sent.seconds, "serialise")]
-        seconds = share * store_seconds(program, message)
-        return [Saving(sent.process, 0, middle(task.store), seconds, "store")]
+        seconds = share * store_seconds(message)
+        return [Saving(sent.process, 0, middle(message.stored), seconds, "store")]
     call = message.call
     seconds = max(0.0, own_call_seconds(message) - CALL_SECONDS) / max(1, len(call.messages))
     return [

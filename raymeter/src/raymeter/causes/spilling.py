@@ -101,7 +101,7 @@ def save_full_store(program: Program, steps: Steps) -> list[Saving]:
 def sending_seconds(program: Program, message: Message) -> float:
     if message.call is not None:
         return own_call_seconds(message)
-    return store_seconds(program, message)
+    return store_seconds(message)
 
 
 def save_message(program: Program, message: Message, seconds: float) -> Saving:

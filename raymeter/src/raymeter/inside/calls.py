@@ -24,6 +24,9 @@ VERIFIED_REPEATS = (
     8  # of a content that was seen before: all bytes are summed, so that a change is noticed
 )
 MAX_CONTENTS = 1_000  # that are remembered
+COMPARED_WITH_OTHERS = 4  # contents of a process that are compared with those of other processes
+MIN_PART_BYTES = 2**16  # of an array that is compared with earlier ones
+TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MAX_CAPTURED = 8  # variables of a function that are named
 
 recorder = None  # of this process; False after an error
@@ -44,9 +47,10 @@ class PickledParts(threading.local):
 
 parts = PickledParts()
 live_objects = identity.LiveObjects()
+known_parts = identity.KnownParts()
 contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or None]
 kinds_seen = {}  # kind of a message -> how often
-measured_kinds = set()  # kinds whose alternatives were measured
+measured_kinds = {}  # kind of a message -> what was measured of its alternatives
 
 
 def readings():
@@ -177,6 +181,8 @@ def write_event_of_scope(record, scope, args, kwargs, result):
 def write_call(event, name, scope):
     """Write the event of a call with its task, thread and line. Calls without a large message may be sampled."""
     line, function = place.find_line()
+    if not line and scope.messages:
+        line = place.running_line(ray_internals.current_name())
     is_small = not scope.messages and not scope.deserialise_seconds
     if is_small and not recorder.is_written(
         (line, function), name, event["event"], event["seconds"]
@@ -320,16 +326,20 @@ def write_sent(before, after, value, result):
     event["how"] = "rdt" if is_rdt else ""
     event.update(describe_process(before, after))
     event["bytes"] = size
+    event["references"] = 0 if is_rdt else len(getattr(result, "contained_object_refs", ()))
     event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
     event["buffers"] = len(parts.buffers)
     event["type"] = describe.type_name(value)
-    event["leaves"] = identity.find_leaves(value)
-    event["token"] = live_objects.number_of(identity.largest_part(value))
+    large = identity.LargeParts(value)
+    event["leaves"] = large.leaves
+    event["token"] = live_objects.number_of(large.largest)
     add_content(event)
+    add_parts(event, large)
     add_description(event, value)
     parts.clear()
     if scope is not None:
         scope.messages.append(number)
+    event["own_seconds"] = time.time() - after[0]
     recorder.write(event)
 
 
@@ -356,17 +366,39 @@ def add_content(event):
     seen = contents.get(content)
     if seen is None:
         if len(contents) < MAX_CONTENTS:
-            contents[content] = [1, None]
+            seen = contents[content] = [1, None]
+        if len(contents) <= COMPARED_WITH_OTHERS and has_time_for_repeats():
+            seen[1] = event["whole"] = full_sum(buffers)
         return
     seen[0] += 1
-    if seen[0] > VERIFIED_REPEATS or not recorder.has_time():
+    if seen[0] > VERIFIED_REPEATS or not has_time_for_repeats():
         return
-    begin = time.perf_counter()
-    total = identity.full_sum(buffers)
-    recorder.spend_extra(time.perf_counter() - begin)
+    total = event["whole"] = full_sum(buffers)
     if seen[1] is not None:
         event["is_same"] = total == seen[1]
     seen[1] = total
+
+
+def add_parts(event, large):
+    """Add the sums of the large arrays of a message, of which some may have been sent before."""
+    if event["how"] or event.get("is_same"):
+        return
+    least = max(MIN_PART_BYTES, event["bytes"] // 8)
+    begin = time.perf_counter()
+    event["parts"] = known_parts.describe(large.parts, least, has_time_for_repeats)
+    recorder.spend_extra("repeats", time.perf_counter() - begin)
+
+
+def has_time_for_repeats():
+    return recorder.has_time("repeats")
+
+
+def full_sum(buffers):
+    """Return the sum of all bytes, and count the time that it takes."""
+    begin = time.perf_counter()
+    total = identity.full_sum(buffers)
+    recorder.spend_extra("repeats", time.perf_counter() - begin)
+    return total
 
 
 def add_description(event, value):
@@ -374,20 +406,36 @@ def add_description(event, value):
     line, function = place.find_line()
     name = event["by_name"]
     if not line and name:
-        line = place.method_line(name)
+        line = place.running_line(name)
     event["line"] = line
     event["function"] = function
     kind = (line, name, event["type"])
     count = kinds_seen[kind] = kinds_seen.get(kind, 0) + 1
-    if count > DESCRIBED_FIRST and count % DESCRIBED_EVERY:
+    if count <= DESCRIBED_FIRST or count % DESCRIBED_EVERY == 0:
+        event["fields"] = describe.describe(value)
+        event["own_pickling"] = describe.find_own_pickling(value)
+        event["is_torch_pickle"] = TORCH_PICKLE in parts.inband
+    if count >= DESCRIBED_FIRST and not event["how"]:
+        add_alternatives(event, kind, value)
+
+
+def add_alternatives(event, kind, value):
+    """Measure a message of this kind in other ways, as many as there is time for; later ones in later messages."""
+    known = measured_kinds.get(kind, {})
+    if alternatives.is_complete(known) or not recorder.has_time("alternatives"):
         return
-    event["fields"] = describe.describe(value)
-    event["own_pickling"] = describe.find_own_pickling(value)
-    if count >= DESCRIBED_FIRST and kind not in measured_kinds and recorder.has_time():
-        measured_kinds.add(kind)
-        begin = time.perf_counter()
-        event["alternatives"] = alternatives.measure(value, event)
-        recorder.spend_extra(time.perf_counter() - begin)
+    last = time.perf_counter()
+
+    def has_time():
+        nonlocal last
+        passed = time.perf_counter() - last
+        last += passed
+        recorder.spend_extra("alternatives", passed)
+        return recorder.has_time("alternatives")
+
+    known = measured_kinds[kind] = alternatives.measure(value, event, known, has_time)
+    has_time()
+    event["alternatives"] = known
 
 
 def make_deserialise_wrapper(original):
@@ -423,7 +471,7 @@ def write_received(before, after, data, reference, args, value):
     event["bytes"] = size
     event["type"] = describe.type_name(value)
     event["leaves"] = identity.find_leaves(value)
-    event["line"] = place.find_line()[0] or place.method_line(event["by_name"])
+    event["line"] = place.find_line()[0] or place.running_line(event["by_name"])
     recorder.write(event)
 
 
@@ -561,15 +609,25 @@ def read_tasks_once():
         write_tasks()
 
 
-@guarded
 def write_tasks():
+    """Write what Ray has recorded, and for how long this kept the driver from ending."""
+    begin = time.perf_counter()
+    try:
+        write_known_tasks()
+    except Exception as error:
+        stop(error)
+        return
+    recorder.end_seconds = time.perf_counter() - begin
+    recorder.close()
+
+
+def write_known_tasks():
     memory_sampler.stop()
     recorder.flush()
     is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"
     tasks.wait_for_reports(is_own_cluster)
     for task in tasks.read_tasks():
         recorder.write(task)
-    recorder.flush()
 
 
 WRAPPERS = {

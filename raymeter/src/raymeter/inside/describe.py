@@ -1,7 +1,10 @@
 """Describe what a message consists of: types, names, shapes and bytes of its fields, and no values."""
 
 import sys
+from functools import lru_cache
 from itertools import islice
+
+from . import ray_internals
 
 MAX_PARTS = 2_000  # of a message that are looked at; others are like them, or are left out
 MAX_FIELDS = 32
@@ -137,6 +140,7 @@ def describe_tensor(torch, part):
     if part.device.type == "cpu":
         leaf["storage_bytes"] = part.untyped_storage().nbytes()
     leaf["device"] = str(part.device)
+    leaf["requires_grad"] = bool(part.requires_grad)
     return leaf
 
 
@@ -149,6 +153,10 @@ def describe_arrow(pyarrow, part):
     if isinstance(part, (pyarrow.Table, pyarrow.RecordBatch)):
         leaf["columns"] = part.num_columns
         leaf["shape"] = [part.num_rows, part.num_columns]
+    if isinstance(part, pyarrow.Table):
+        leaf["chunks"] = sum(column.num_chunks for column in part.columns)
+    elif isinstance(part, pyarrow.ChunkedArray):
+        leaf["chunks"] = part.num_chunks
     return leaf
 
 
@@ -201,16 +209,48 @@ def type_name(value):
 
 
 def find_own_pickling(value):
-    """Return [class, file:line] of the first class in a message that says itself how it is pickled; None without one.
+    """Return class, path, file:line and method of the class in a message that says itself how it is pickled.
 
-    Only functions in Python count, of the user or of a library: `__getstate__`, `__reduce__` and `__reduce_ex__`.
+    If there are several, the one with most bytes counts; None without one. Only functions in Python count, of the
+    user or of a library, and reducers that the program has registered.
     """
-    for path, part in islice(walk(value), MAX_NAMES):
-        if is_leaf(part) or isinstance(part, type):
+    found = None
+    most = -1
+    types = set()
+    for path, part in walk(value):
+        if isinstance(part, type) or type(part) in types or is_leaf(part):
             continue
-        for name in ("__getstate__", "__reduce__", "__reduce_ex__"):
-            code = getattr(getattr(type(part), name, None), "__code__", None)
-            if code is not None:
-                place = f"{code.co_filename}:{code.co_firstlineno}"
-                return {"class": type_name(part), "path": path, "line": place, "method": name}
+        types.add(type(part))
+        own = own_method(type(part))
+        if own is None:
+            continue
+        size = bytes_below(part)
+        if size > most:
+            most = size
+            method, line = own
+            found = {"class": type_name(part), "path": path, "line": line, "method": method}
+    return found
+
+
+@lru_cache(maxsize=1_000)
+def own_method(kind):
+    """Return name and file:line of the function with which a class is pickled; None if that is not its own."""
+    registered = ray_internals.registered_reducer(kind)
+    if registered is not None:
+        return "a registered serializer", code_line(registered)
+    for name in ("__getstate__", "__reduce__", "__reduce_ex__"):
+        code = getattr(getattr(kind, name, None), "__code__", None)
+        if code is not None:
+            return name, f"{code.co_filename}:{code.co_firstlineno}"
     return None
+
+
+def code_line(function):
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
+def bytes_below(part):
+    """Return the bytes of the arrays, texts and numbers in a part."""
+    leaves = [describe_leaf(item) for _, item in walk(part)]
+    return sum(leaf["bytes"] for leaf in leaves if leaf is not None)

@@ -18,6 +18,7 @@ MODULES = (
     "place",
     "identity",
     "describe",
+    "conversions",
     "alternatives",
     "recorder",
     "tasks",

@@ -13,6 +13,8 @@ PIECES = 64  # of a buffer that are sampled
 PIECE_BYTES = 64
 COLUMNS = 64  # sums of words, which a change of one word changes
 MIN_LEAF_BYTES = 4_096
+MAX_SUMMED = 4  # of the largest arrays of a message, whose bytes are compared with earlier ones
+MAX_KNOWN = 1_000  # sums of parts that are remembered
 
 
 def sample_sum(buffers):
@@ -74,27 +76,74 @@ class LiveObjects:
         return self.last
 
 
-def largest_part(value):
-    """Return the array or tensor of a message with most bytes, or the message itself without one."""
-    largest = value
-    most = 0
-    for part in walk(value):
-        leaf = locate(part)
-        if leaf is not None and leaf[1] > most:
-            largest = part
-            most = leaf[1]
-    return largest
+class LargeParts:
+    """The arrays and tensors of a message, the largest first."""
+
+    def __init__(self, value):
+        found = []
+        for part in walk(value):
+            leaf = locate(part)
+            if leaf is not None and leaf[1] >= MIN_LEAF_BYTES:
+                found.append((leaf, part))
+        found.sort(key=lambda item: -item[0][1])
+        self.leaves = [leaf for leaf, _ in found[:MAX_LEAVES]]  # address and bytes
+        self.parts = [part for _, part in found[:MAX_SUMMED]]
+        self.largest = self.parts[0] if self.parts else value
 
 
 def find_leaves(value):
     """Return [address, bytes] of the largest arrays and tensors of a message, the largest first."""
-    leaves = []
-    for part in walk(value):
-        leaf = locate(part)
-        if leaf is not None and leaf[1] >= MIN_LEAF_BYTES:
-            leaves.append(leaf)
-    leaves.sort(key=lambda leaf: -leaf[1])
-    return leaves[:MAX_LEAVES]
+    return LargeParts(value).leaves
+
+
+def memory_of(part):
+    """Return the bytes of an array or tensor as a buffer; None if they do not lie in one piece."""
+    numpy = sys.modules.get("numpy")
+    torch = sys.modules.get("torch")
+    if numpy is not None and isinstance(part, numpy.ndarray):
+        is_whole = part.flags.c_contiguous and not part.dtype.hasobject
+        return memoryview(part.reshape(-1).view(numpy.uint8)) if is_whole else None
+    if not part.is_contiguous():
+        return None
+    return memoryview(part.detach().reshape(-1).view(torch.uint8).numpy())
+
+
+class KnownParts:
+    """Arrays and tensors that were sent before, by sums of their bytes."""
+
+    def __init__(self):
+        self.sums = {}  # of samples -> of all bytes, or None
+
+    def describe(self, parts, least_bytes, has_time):
+        """Return [bytes, sum of samples, is the same] of the parts with at least so many bytes.
+
+        The last is None for a part that was not seen before, or not verified: then all bytes were not compared.
+        """
+        described = []
+        in_message = {}
+        for part in parts:
+            memory = memory_of(part) if part.nbytes >= least_bytes else None
+            if memory is None:
+                continue
+            total = sample_sum([memory])
+            is_same = self.compare(memory, total, in_message, has_time)
+            described.append([memory.nbytes, total, is_same])
+            in_message[total] = memory
+        return described
+
+    def compare(self, memory, total, in_message, has_time):
+        """Return whether all bytes are those of the last part with these samples; None if this was not verified."""
+        if total not in self.sums:
+            if len(self.sums) < MAX_KNOWN:
+                self.sums[total] = None
+            return None
+        if not has_time():
+            return None
+        last = self.sums[total]
+        if total in in_message:
+            last = full_sum([in_message[total]])
+        whole = self.sums[total] = full_sum([memory])
+        return None if last is None else whole == last
 
 
 def locate(part):

@@ -14,14 +14,16 @@ kinds = {}  # code object -> one of these three
 
 
 def kind_of(code):
-    """Return whether a function is the user's, of a library, or skipped because it is Ray's or raymeter's."""
+    """Return whether a function is the user's, of a library, or of Ray, raymeter or Python, which are skipped."""
     kind = kinds.get(code)
     if kind is None:
         file = code.co_filename
         if file.startswith((ray_internals.FOLDER, OURS, "<raymeter", "<frozen")):
             kind = SKIPPED
-        elif LIBRARIES in file or file.startswith(STANDARD_LIBRARY):
+        elif LIBRARIES in file:
             kind = LIBRARY
+        elif file.startswith(STANDARD_LIBRARY):
+            kind = SKIPPED  # an event loop, or a thread, which calls nobody's code
         else:
             kind = USERS
         kinds[code] = kind
@@ -32,6 +34,25 @@ def is_users_file(file):
     """Return whether a file is no part of Ray, raymeter, Python or an installed library."""
     skipped = (ray_internals.FOLDER, OURS, STANDARD_LIBRARY, "<")
     return not file.startswith(skipped) and LIBRARIES not in file
+
+
+def running_line(name):
+    """Return "file:line" of the method or task that runs here, by its name, if no line of it has called Ray.
+
+    A result is serialised after the function has returned it, and a compiled graph calls methods by itself.
+    """
+    if name.endswith(ray_internals.COMPILED_LOOP):
+        name = ray_internals.compiled_method() or name
+    return method_line(name) or task_line()
+
+
+def task_line():
+    """Return "file:line" where the function of the running task is defined; "" if it is not known."""
+    function = ray_internals.running_function()
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def find_line():

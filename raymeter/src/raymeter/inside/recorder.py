@@ -21,10 +21,12 @@ FLUSH_SECONDS = 0.5
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
 ALWAYS_SECONDS = 0.001  # of a call that is always written
-MAX_EXTRA_SHARE = (
-    0.01  # of the time that has passed, for measurements that are not needed for each message
-)
-EXTRA_SECONDS = 0.2  # that these may take in any case
+MAX_EXTRA_SHARE = 0.005  # of the time that has passed, for each of these measurements
+EXTRA_SECONDS = {  # that measurements which are not needed for each message may take in any case
+    "repeats": 0.1,
+    "alternatives": 0.4,
+}
+MIN_CALLS = 100  # in a window, below which no call is sampled
 MAX_PERIOD = 256  # one of so many small calls is written at least
 MAX_EVENTS = 200_000  # lines per process; later ones are only counted
 WINDOW_SECONDS = 0.25  # for which the share is judged
@@ -79,7 +81,9 @@ class Recorder:
         self.own_seconds = 0.0
         self.window_start = self.started_at
         self.window_own_seconds = 0.0
-        self.extra_seconds = 0.0
+        self.window_calls = 0
+        self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
+        self.end_seconds = 0.0
         self.written_bytes = 0
         self.events = 0
         self.next_number = 0
@@ -150,6 +154,7 @@ class Recorder:
             "event": "recorder",
             "time": now(),
             "own_seconds": self.own_seconds,
+            "end_seconds": self.end_seconds,
             "written_bytes": self.written_bytes,
             "events": self.events,
             "period": self.period,
@@ -204,22 +209,24 @@ class Recorder:
     def spend_on_small_call(self, seconds):
         """Judge the time that short calls took. Sample them less often if it is too much, and else more often."""
         self.window_own_seconds += seconds
+        self.window_calls += 1
         passed = now() - self.window_start
         if passed < WINDOW_SECONDS:
             return
         share = self.window_own_seconds / passed
-        if share > MAX_SHARE:
+        if share > MAX_SHARE and self.window_calls >= MIN_CALLS:
             self.period = min(2 * self.period, MAX_PERIOD)
         elif share < MAX_SHARE / 4:
             self.period = max(self.period // 2, 1)
         self.window_start = now()
         self.window_own_seconds = 0.0
+        self.window_calls = 0
 
-    def has_time(self):
-        """Return whether a measurement that is not needed for each message fits into the budget."""
-        allowed = EXTRA_SECONDS + MAX_EXTRA_SHARE * (now() - self.started_at)
-        return self.extra_seconds < allowed
+    def has_time(self, measurement):
+        """Return whether a measurement that is not needed for each message fits into its budget."""
+        allowed = EXTRA_SECONDS[measurement] + MAX_EXTRA_SHARE * (now() - self.started_at)
+        return self.extra_seconds[measurement] < allowed
 
-    def spend_extra(self, seconds):
+    def spend_extra(self, measurement, seconds):
         """Add the time of a measurement for which `has_time` was asked."""
-        self.extra_seconds += seconds
+        self.extra_seconds[measurement] += seconds

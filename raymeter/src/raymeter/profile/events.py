@@ -35,6 +35,7 @@ class RecorderCost:
 
     time: float = 0.0
     own_seconds: float = 0.0
+    end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
     events: int = 0
     period: int = 1  # of short calls with small messages, one of so many is written
@@ -107,7 +108,9 @@ class Field:
     storage_bytes: int = 0  # of the memory that views look at
     is_contiguous: bool = True
     device: str = "cpu"
+    requires_grad: bool = False
     columns: int = 0
+    chunks: int = 0  # of all columns of a table
     object_columns: int = 0
 
 
@@ -148,9 +151,11 @@ class Sent:
     start: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    own_seconds: float = 0.0  # of the recorder, after the message was serialised
     faults: int = 0
     imports: int = 0  # modules that were imported meanwhile; then, the time is not typical
     bytes: int = 0
+    references: int = 0  # to objects, inside of the message
     inband_bytes: int = 0  # inside of the pickle, which each reader copies
     buffers: int = 0  # outside of it
     type: str = ""
@@ -160,11 +165,17 @@ class Sent:
     is_same: bool | None = (
         None  # all bytes are those of the last message with this content; None: not verified
     )
+    whole: int = 0  # sum of all bytes; 0: not computed
+    parts: list[tuple[int, int, bool | None]] = field(
+        default_factory=list
+    )  # bytes, sum of samples and `is_same` of its largest arrays
     line: str = ""
     function: str = ""
     fields: list[Field] = field(default_factory=list)
     own_pickling: OwnPickling | None = None
+    is_torch_pickle: bool = False  # a tensor in it was pickled by torch itself
     alternatives: dict[str, Alternative] = field(default_factory=dict)
+    unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it
 
     @property
     def end(self) -> float:

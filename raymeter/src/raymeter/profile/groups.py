@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import mean
 
 from raymeter.profile.events import Field, Sent
@@ -15,6 +15,12 @@ class Group:
     """Messages of one kind. Times are sums over all of them, without those whose sender imported modules meanwhile."""
 
     messages: list[Message]
+    others: list[Message] = field(default_factory=list)  # of the same kind, outside of the steps
+
+    @property
+    def described(self) -> list[Message]:
+        """Return the messages that say what all of this kind consist of."""
+        return [*self.messages, *self.others]
 
     @property
     def first(self) -> Sent:
@@ -61,7 +67,7 @@ class Group:
     @property
     def fields(self) -> list[Field]:
         """Return the fields of the first message that was described."""
-        return next((message.sent.fields for message in self.messages if message.sent.fields), [])
+        return next((message.sent.fields for message in self.described if message.sent.fields), [])
 
     def seconds(self) -> float:
         """Return what sending and reading all of these messages took, in all processes together."""
@@ -69,9 +75,9 @@ class Group:
 
 
 def send_seconds(message: Message) -> float:
-    """Return what one message took its sender: serialising, and the copy into the store if a call contains it."""
+    """Return what one message took its sender: serialising, and the copy into the store if it is known."""
     if message.call is None:
-        return message.sent.seconds
+        return max(message.sent.seconds, store_seconds(message))
     return own_call_seconds(message) / max(1, len(message.call.messages))
 
 
@@ -87,12 +93,13 @@ def read_seconds(message: Message) -> float:
     return sum(received.seconds for received in message.received)
 
 
-def store_seconds(program: Program, message: Message) -> float:
-    """Return the time in which the task that returned a message stored its results; 0 for other messages."""
-    task = program.tasks.get(message.sent.by)
-    if message.call is not None or task is None or task.store is None:
+def store_seconds(message: Message) -> float:
+    """Return how long the task that returned a message stored it; 0 for other messages."""
+    if message.stored is None:
         return 0.0
-    return task.store[1] - task.store[0]
+    start, end = message.stored
+    seconds = (end - start - message.sent.own_seconds) / message.in_one_store
+    return max(message.sent.seconds, seconds)
 
 
 def group_messages(messages: Iterable[Message]) -> list[Group]:
@@ -110,3 +117,14 @@ def group_messages(messages: Iterable[Message]) -> list[Group]:
 def in_steps(messages: Iterable[Message], steps: Steps) -> list[Message]:
     """Return the messages that were sent during the steps."""
     return [message for message in messages if steps.of(message.sent.start) is not None]
+
+
+def groups_in_steps(program: Program, steps: Steps) -> list[Group]:
+    """Return the groups of the messages during the steps. What earlier ones consist of is known, too."""
+    groups = []
+    for group in group_messages(program.messages):
+        inside = in_steps(group.messages, steps)
+        others = [message for message in group.messages if steps.of(message.sent.start) is None]
+        if inside:
+            groups.append(Group(inside, others))
+    return groups

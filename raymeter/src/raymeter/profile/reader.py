@@ -141,6 +141,7 @@ def make_sent(line: dict[str, Any]) -> Sent:
         own["type"] = own.pop("class")
         sent.own_pickling = events.make(events.OwnPickling, own)
     measured = sent.alternatives.items()
+    sent.unfit = [name for name, item in measured if not item]
     sent.alternatives = {
         name: events.make(events.Alternative, item) for name, item in measured if item
     }

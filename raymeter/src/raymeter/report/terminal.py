@@ -82,10 +82,23 @@ def say_answer(profile: Profile, moving: Prediction) -> list[str]:
     """Return what a user needs who reads only one line, and what a step is."""
     text = f"{say_share(moving)}. "
     if profile.is_no_problem:
-        text += "raymeter knows no change that would make this step 5 % shorter."
+        text += say_unmeasured(profile)
     else:
         text += say_cause(profile.advice[0], profile.steps)
     return [text, describe_steps(profile.steps)]
+
+
+def say_unmeasured(profile: Profile) -> str:
+    """Return the largest cause for which no change was measured, without a number; or that none is known."""
+    least = NO_PROBLEM_SHARE * profile.steps.seconds
+    unmeasured = [finding for finding in profile.findings if not finding.savings]
+    large = [finding for finding in unmeasured if finding.seconds >= least]
+    if not large:
+        return "raymeter knows no change that would make this step 5 % shorter."
+    finding = max(large, key=lambda finding: finding.seconds)
+    place = f"line {relative(finding.line)}"
+    text = f"The largest cause: {finding.cause}, {place}: {finding.change}"
+    return f"{text} There was no time to measure what this saves."
 
 
 def say_cause(advice: Advice, steps: Steps) -> str:
@@ -155,6 +168,9 @@ def describe_recording(profile: Profile) -> list[str]:
     periods = [cost.period for cost in costs]
     period = max(periods, default=1)
     text = f"Recording took {percent(profile.recorder_share)} of the program."
+    at_end = max((cost.end_seconds for cost in costs), default=0.0)
+    if at_end:
+        text = f"{text[:-1]}, and {format_milliseconds(at_end)} after its end."
     if period > 1:
         text += f" It counted all short calls, and timed one in {period}."
     if not profile.program.tasks:

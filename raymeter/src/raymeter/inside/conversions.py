@@ -1,0 +1,341 @@
+"""Make a message of another kind with the same content: arrays in the place of lists, tables in the place of rows."""
+
+import sys
+
+from . import describe
+
+MIN_ROWS = 256  # of a list or a dict that becomes columns
+MANY_PARTS = 64  # arrays, chunks or columns that become one
+VIEW_FACTOR = 1.2  # of the memory that a view looks at, and its own bytes
+MIN_BYTES_OF_ARRAY = 2**16
+
+
+def replace_parts(value, replace_part):
+    """Return a copy of a message with other parts; the message itself if no part was replaced.
+
+    Dicts, lists, tuples, and objects with attributes are copied. Objects whose class has its own way of pickling,
+    or its own `__new__`, stay as they are.
+    """
+    other = replace_part(value)
+    if other is not value:
+        return other
+    if type(value) is dict:
+        changed = {key: replace_parts(item, replace_part) for key, item in value.items()}
+        is_changed = any(changed[key] is not value[key] for key in value)
+        return changed if is_changed else value
+    if type(value) in (list, tuple) and not describe.is_numbers(value):
+        items = [replace_parts(item, replace_part) for item in value]
+        is_changed = any(new is not old for new, old in zip(items, value, strict=True))
+        return type(value)(items) if is_changed else value
+    if is_plain_object(value):
+        return replace_attributes(value, replace_part)
+    return value
+
+
+def is_plain_object(value):
+    """Return whether an object is no more than its attributes."""
+    kind = type(value)
+    return (
+        isinstance(getattr(value, "__dict__", None), dict)
+        and kind.__new__ is object.__new__
+        and not isinstance(value, type)
+        and not callable(value)
+        and not describe.is_leaf(value)
+        and describe.own_method(kind) is None
+    )
+
+
+def replace_attributes(value, replace_part):
+    """Return a copy of an object with other attributes; the object itself if none was replaced."""
+    attributes = dict(vars(value))
+    changed = replace_parts(attributes, replace_part)
+    if changed is attributes:
+        return value
+    copy = object.__new__(type(value))
+    vars(copy).update(changed)
+    return copy
+
+
+def to_contiguous(value):
+    """Return the message with contiguous numpy arrays."""
+    numpy = sys.modules.get("numpy")
+
+    def convert(part):
+        is_array = numpy is not None and isinstance(part, numpy.ndarray) and part.dtype != object
+        if is_array and not (part.flags.c_contiguous or part.flags.f_contiguous):
+            return numpy.ascontiguousarray(part)
+        return part
+
+    return replace_parts(value, convert)
+
+
+def tensors_to_arrays(value):
+    """Return the message with numpy arrays in the place of tensors on the CPU, which look at the same memory."""
+    torch = sys.modules.get("torch")
+
+    def convert(part):
+        if torch is None or not isinstance(part, torch.Tensor):
+            return part
+        plain = part.detach()
+        if plain.dtype == torch.bfloat16:
+            plain = plain.contiguous().view(torch.int16)
+        return plain.contiguous().numpy()
+
+    return replace_parts(value, convert)
+
+
+def views_to_clones(value):
+    """Return the message with a copy of each tensor that looks at a part of a larger storage."""
+    torch = sys.modules.get("torch")
+
+    def convert(part):
+        if torch is None or not isinstance(part, torch.Tensor):
+            return part
+        size = part.numel() * part.element_size()
+        if part.untyped_storage().nbytes() <= VIEW_FACTOR * size:
+            return part
+        return part.detach().clone().requires_grad_(part.requires_grad)
+
+    return replace_parts(value, convert)
+
+
+def numbers_to_arrays(value):
+    """Return the message with numpy arrays in the place of lists of numbers."""
+    numpy = sys.modules.get("numpy")
+
+    def convert(part):
+        if numpy is not None and isinstance(part, (list, tuple)) and describe.is_numbers(part):
+            return numpy.asarray(part)
+        return part
+
+    return replace_parts(value, convert)
+
+
+def bytes_to_arrays(value):
+    """Return the message with numpy arrays that look at the memory of bytes."""
+    numpy = sys.modules.get("numpy")
+
+    def convert(part):
+        is_large = isinstance(part, (bytes, bytearray)) and len(part) >= MIN_BYTES_OF_ARRAY
+        if numpy is not None and is_large:
+            return numpy.frombuffer(part, numpy.uint8)
+        return part
+
+    return replace_parts(value, convert)
+
+
+def frames_to_arrow(value):
+    """Return the message with Arrow tables in the place of frames of pandas and polars."""
+    pandas = sys.modules.get("pandas")
+    polars = sys.modules.get("polars")
+
+    def convert(part):
+        if polars is not None and isinstance(part, (polars.DataFrame, polars.Series)):
+            return part.to_arrow()
+        if pandas is not None and isinstance(part, pandas.DataFrame):
+            import pyarrow
+
+            return pyarrow.Table.from_pandas(part)
+        return part
+
+    return replace_parts(value, convert)
+
+
+def without_own_pickling(value):
+    """Return the message with attributes, as a dict, in the place of objects with their own way of pickling.
+
+    An object that is an array for numpy, such as an image, becomes one.
+    """
+    numpy = sys.modules.get("numpy")
+
+    def convert(part):
+        if isinstance(part, type) or describe.is_leaf(part):
+            return part
+        if describe.own_method(type(part)) is None:
+            return part
+        if numpy is not None and hasattr(part, "__array_interface__"):
+            return numpy.asarray(part)
+        attributes = getattr(part, "__dict__", None)
+        if not isinstance(attributes, dict) or not attributes:
+            return part
+        return tensors_to_arrays(dict(attributes))
+
+    return replace_parts(value, convert)
+
+
+def one_array(value):
+    """Return many arrays of one dtype as one."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return value
+    arrays = [part for _, part in describe.walk(value) if isinstance(part, numpy.ndarray)]
+    if len(arrays) < MANY_PARTS:
+        return value
+    by_dtype = {}
+    for array in arrays:
+        by_dtype.setdefault(str(array.dtype), []).append(array.reshape(-1))
+    return {name: numpy.concatenate(group) for name, group in by_dtype.items()}
+
+
+def compact_tables(value):
+    """Return the message with Arrow data that holds its own rows only, in place of slices of larger data."""
+    pyarrow = sys.modules.get("pyarrow")
+
+    def convert(part):
+        if pyarrow is None or not isinstance(part, arrow_types(pyarrow)):
+            return part
+        if part.get_total_buffer_size() <= VIEW_FACTOR * part.nbytes:
+            return part
+        if isinstance(part, pyarrow.RecordBatch):
+            return pyarrow.Table.from_batches([part])
+        if isinstance(part, pyarrow.ChunkedArray):
+            chunks = [pyarrow.concat_arrays([chunk]) for chunk in part.chunks]
+            return pyarrow.chunked_array(chunks, part.type)
+        return pyarrow.concat_arrays([part]) if isinstance(part, pyarrow.Array) else part
+
+    return replace_parts(value, convert)
+
+
+def arrow_types(pyarrow):
+    return (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Array)
+
+
+def combined_chunks(value):
+    """Return the message with one chunk in the place of many, for each column of its tables."""
+    pyarrow = sys.modules.get("pyarrow")
+
+    def convert(part):
+        if pyarrow is None or not isinstance(part, (pyarrow.Table, pyarrow.ChunkedArray)):
+            return part
+        columns = part.columns if isinstance(part, pyarrow.Table) else [part]
+        chunks = sum(column.num_chunks for column in columns)
+        if chunks < MANY_PARTS or chunks < 2 * len(columns):
+            return part
+        return part.combine_chunks()
+
+    return replace_parts(value, convert)
+
+
+def one_column(value):
+    """Return the message with one column for each type, in the place of the many columns of its tables."""
+    pyarrow = sys.modules.get("pyarrow")
+
+    def convert(part):
+        is_table = pyarrow is not None and isinstance(part, (pyarrow.Table, pyarrow.RecordBatch))
+        if not is_table or part.num_columns < MANY_PARTS:
+            return part
+        by_type = {}
+        for column in part.columns:
+            chunks = getattr(column, "chunks", [column])
+            by_type.setdefault(str(column.type), []).extend(chunks)
+        wide = {}
+        for name, chunks in by_type.items():
+            whole = pyarrow.concat_arrays(chunks)
+            width = max(1, len(whole) // max(1, part.num_rows))
+            wide[name] = pyarrow.FixedSizeListArray.from_arrays(whole, width)
+        return pyarrow.table(wide)
+
+    return replace_parts(value, convert)
+
+
+def columns(value):
+    """Return the message with a column for each field in the place of many rows, and arrays in place of strings.
+
+    Rows are dicts with the same keys, tuples of one length, or objects of one class. Anything else stays as it is.
+    """
+    return replace_parts(value, to_columns)
+
+
+def to_columns(part):
+    """Return the columns of a list of rows, or of a large dict or set; anything else as it is."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return part
+    if isinstance(part, numpy.ndarray):
+        is_flat = part.dtype == object and part.ndim == 1 and len(part) >= MIN_ROWS
+        return make_column(part.tolist(), part) if is_flat else part
+    if is_frame(part):
+        return {str(name): to_columns(part[name].to_numpy()) for name in part.columns}
+    if isinstance(part, (str, bytes, bytearray)) or not hasattr(part, "__len__"):
+        return part
+    if len(part) < MIN_ROWS:
+        return part
+    if type(part) is dict:
+        return dict_to_columns(part)
+    if isinstance(part, (set, frozenset)):
+        return make_column(list(part), part)
+    return make_column(list(part), part) if type(part) in (list, tuple) else part
+
+
+def is_frame(part):
+    pandas = sys.modules.get("pandas")
+    frame = getattr(pandas, "DataFrame", None)
+    return frame is not None and isinstance(part, frame)
+
+
+def dict_to_columns(part):
+    """Return a column of the keys and one of the values; the dict itself if its values are no rows."""
+    keys = list(part)
+    values = list(part.values())
+    key_column = make_column(keys, keys)
+    value_column = make_column(values, values)
+    if key_column is keys or value_column is values:
+        return part
+    return {"keys": key_column, "values": value_column}
+
+
+def make_column(items, default):
+    """Return numbers and strings as one array, and rows as a dict of columns; `default` for anything else."""
+    first = items[0]
+    kind = type(first)
+    if set(map(type, items)) != {kind}:
+        return default
+    if kind is str:
+        return string_column(items)
+    if kind in describe.NUMBERS:
+        return sys.modules["numpy"].asarray(items)
+    fields = row_fields(first)
+    if not fields or any(row_fields(item) != fields for item in items):
+        return default
+    made = {}
+    for name in fields:
+        values = [row_values(item)[name] for item in items]
+        made[name] = make_column(values, values)
+    return made
+
+
+def string_column(items):
+    """Return strings as an array: of Arrow if the program has it, else of numpy."""
+    pyarrow = sys.modules.get("pyarrow")
+    return pyarrow.array(items) if pyarrow is not None else sys.modules["numpy"].array(items)
+
+
+def row_values(row):
+    """Return the fields of a row with their names or positions; {} if it is no row."""
+    if type(row) is dict:
+        return row
+    if type(row) in (tuple, list):
+        return dict(enumerate(row))
+    attributes = getattr(row, "__dict__", None)
+    is_row = isinstance(attributes, dict) and not callable(row) and not describe.is_leaf(row)
+    return attributes if is_row else {}
+
+
+def row_fields(row):
+    return list(row_values(row))
+
+
+CONVERSIONS = {
+    "contiguous arrays": to_contiguous,
+    "numpy arrays": tensors_to_arrays,
+    "clones of views": views_to_clones,
+    "own rows": compact_tables,
+    "one chunk": combined_chunks,
+    "one column": one_column,
+    "arrays of numbers": numbers_to_arrays,
+    "arrays of bytes": bytes_to_arrays,
+    "Arrow tables": frames_to_arrow,
+    "without its own pickling": without_own_pickling,
+    "one array": one_array,
+    "columns": columns,
+}

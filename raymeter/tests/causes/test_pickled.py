@@ -1,0 +1,131 @@
+"""A pickled message has the cause of its type, advice that fits the type, and no number without a measurement."""
+
+from dataclasses import replace
+
+import pytest
+from made_programs import make_loop, make_profile, make_steps
+from raymeter.causes import pickled
+from raymeter.findings import Finding
+from raymeter.profile.events import Alternative, Field, OwnPickling
+from raymeter.profile.program import Program
+from raymeter.report import terminal
+
+MIB = 2**20
+NOW = Alternative(serialise=0.02, deserialise=0.01, bytes=MIB, inband_bytes=MIB)
+FAST = Alternative(serialise=0.001, deserialise=0.001, bytes=MIB)
+LARGER = Alternative(serialise=0.0015, deserialise=0.0012, bytes=MIB)
+TENSOR = Field(path="x", type="torch.Tensor", dtype="float32", bytes=MIB, storage_bytes=MIB)
+VIEW = replace(TENSOR, bytes=MIB // 8)
+SLICE = Field(
+    type="pyarrow.RecordBatch", dtype="arrow", bytes=MIB // 8, storage_bytes=MIB, columns=1
+)
+OWN = OwnPickling("data.Batch", "batch", "/made/data.py:7", "__getstate__")
+
+
+def make_program(*fields: Field, number: int = 2, **values) -> Program:
+    """Return a loop in which the message with this number was described, all of them with these values."""
+    program = make_loop()
+    for message in program.messages:
+        message.sent.inband_bytes = MIB
+        message.sent.fields = []
+        for name in ("own_pickling", "is_torch_pickle", "buffers", "inband_bytes", "seconds"):
+            if name in values:
+                message.sent.__dict__[name] = values[name]
+    sent = program.messages[number].sent
+    sent.fields = list(fields)
+    sent.alternatives = values.get("alternatives", {})
+    sent.unfit = values.get("unfit", [])
+    program.recording.processes[0].ray = "2.60.0"
+    return program
+
+
+def find(program: Program) -> Finding | None:
+    findings = pickled.find(program, make_steps())
+    assert len(findings) < 2
+    return findings[0] if findings else None
+
+
+def test_a_message_that_was_measured_before_the_first_step_counts():
+    program = make_program(TENSOR, number=0, alternatives={"as it is": NOW, "numpy arrays": FAST})
+    steps = make_steps()
+    steps.times = steps.times[1:]
+    steps.__post_init__()
+    (finding,) = pickled.find(program, steps)
+    assert finding.cause == "tensors in the pickle"
+    assert len(finding.savings) == 2 * 5
+
+
+def test_a_view_is_named_as_such_although_arrays_save_a_little_more():
+    measured = {"as it is": NOW, "numpy arrays": FAST, "clones of views": LARGER}
+    finding = find(make_program(VIEW, alternatives=measured))
+    assert finding.cause == "views bring their whole storage"
+    assert "view.clone()" in finding.change
+
+
+def test_a_slice_of_a_record_batch_is_named_with_its_own_change():
+    finding = find(
+        make_program(SLICE, alternatives={"as it is": NOW, "own rows": FAST}, inband_bytes=500)
+    )
+    assert finding.cause == "views bring their whole storage"
+    assert "pyarrow.Table.from_batches" in finding.change
+
+
+@pytest.mark.parametrize(("field", "name", "word"), [
+    (replace(SLICE, bytes=MIB, chunks=2_000), "one chunk", "combine_chunks"),
+    (replace(SLICE, bytes=MIB, columns=2_000, chunks=2_000), "one column", "FixedSizeListArray"),
+])  # fmt: skip
+def test_many_chunks_and_many_columns_have_their_own_change(field, name, word):
+    finding = find(make_program(
+        field, alternatives={"as it is": NOW, name: FAST, "one array": FAST}, buffers=2_000, inband_bytes=10_000,
+    ))  # fmt: skip
+    assert finding.cause == "many small arrays"
+    assert word in finding.change
+
+
+def test_tensors_in_a_class_that_packs_them_get_no_setting_that_it_ignores():
+    measured = {"as it is": NOW, "numpy arrays": FAST, "without its own pickling": FAST}
+    finding = find(make_program(TENSOR, alternatives=measured, own_pickling=OWN))
+    assert finding.cause == "the class pickles itself"
+    assert "data.Batch pickles itself (/made/data.py:7)" in finding.change
+    assert not finding.settings
+    assert finding.other_lines == ["/made/data.py:7"]
+
+
+def test_a_class_that_hands_its_tensors_to_torch_is_not_blamed():
+    measured = {"as it is": NOW, "numpy arrays": FAST, "without its own pickling": FAST}
+    program = make_program(TENSOR, alternatives=measured, own_pickling=OWN, is_torch_pickle=True)
+    finding = find(program)
+    assert finding.cause == "tensors in the pickle"
+    assert finding.settings
+
+
+def test_tensors_that_require_a_gradient_get_no_setting_that_drops_it():
+    measured = {"as it is": NOW, "numpy arrays": FAST}
+    finding = find(make_program(replace(TENSOR, requires_grad=True), alternatives=measured))
+    assert finding.cause == "tensors in the pickle"
+    assert not finding.settings
+
+
+def test_slow_objects_are_named_with_what_columns_were_measured_to_save():
+    measured = {"as it is": NOW, "columns": FAST}
+    finding = find(make_program(alternatives=measured))
+    assert finding.cause == "Python objects in the pickle"
+    assert finding.seconds > 0
+    assert find(make_program(alternatives=measured, seconds=0.0001)) is None  # 10 GB/s: no objects
+
+
+def test_a_way_that_was_never_measured_is_named_without_a_number():
+    finding = find(make_program(TENSOR))
+    assert finding.cause == "tensors in the pickle"
+    assert not finding.savings
+    profile = make_profile(make_program(TENSOR), make_steps())
+    profile.findings = [finding]
+    text = " ".join(terminal.render(profile).split())
+    assert "The largest cause: tensors in the pickle, line" in text
+    assert "There was no time to measure what this saves" in text
+    assert "saves " not in text.replace("this saves", "")
+
+
+def test_what_does_not_fit_or_saves_nothing_is_not_named():
+    assert find(make_program(unfit=["columns"], alternatives={"as it is": NOW})) is None
+    assert find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": NOW})) is None

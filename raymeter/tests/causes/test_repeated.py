@@ -1,0 +1,99 @@
+"""The same content is found in other messages, in parts of them and in other processes, and nothing else is."""
+
+import pytest
+from made_programs import MIB, Builder
+from raymeter.causes import repeated
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps
+
+LINE = "/made/train.py:28"
+STEPS = Steps("made", [(step, step + 1.0) for step in range(4)], "node-1", 1, LINE)
+
+
+def make_puts(contents: list[dict], places: list[str] | None = None, event: str = "put") -> Program:
+    """Return a program that sends a message in each step, with these values."""
+    builder = Builder()
+    for step, values in enumerate(contents):
+        place = places[step] if places else ""
+        call = builder.call(
+            event,
+            step + 0.1,
+            0.05,
+            place=place,
+            line=LINE,
+            object=f"{step:056x}",
+            task=f"{step:048x}",
+        )
+        builder.send(call, step + 0.1, 0.04, **values)
+    return builder.program()
+
+
+def find(program: Program):
+    return repeated.find(program, STEPS)
+
+
+def test_equal_contents_are_found_if_all_bytes_were_compared():
+    contents = [{"content": 7}, {"content": 7, "is_same": True}, {"content": 7}, {"content": 8}]
+    (finding,) = find(make_puts(contents))
+    assert len(finding.messages) == 2
+    assert finding.line == LINE
+
+
+def test_contents_that_changed_in_place_are_never_the_same():
+    contents = [{"content": 7, "is_same": is_same} for is_same in (None, True, False, None)]
+    assert not find(make_puts(contents))
+
+
+def test_processes_that_put_equal_content_are_found_without_a_repeat_in_any_of_them():
+    places = ["Loader.load"] * 4
+    program = make_puts([{"content": 7, "whole": 9}] * 4, places)
+    for number, (call, message) in enumerate(
+        zip(program.recording.calls, program.messages, strict=True)
+    ):
+        call.process = message.sent.process = f"node-Loader-{number}"
+    (finding,) = find(program)
+    assert len(finding.messages) == 3
+
+
+@pytest.mark.parametrize("whole", [0, 1])
+def test_processes_whose_samples_only_are_equal_are_not_found(whole):
+    contents = [{"content": 7, "whole": whole * (1 + number)} for number in range(4)]
+    program = make_puts(contents)
+    for number, (call, message) in enumerate(
+        zip(program.recording.calls, program.messages, strict=True)
+    ):
+        call.process = message.sent.process = f"node-Loader-{number}"
+    assert not find(program)
+
+
+def make_parts(*sames, size: int = MIB * 3 // 4, sums: tuple = (5, 5, 5, 5)) -> list[dict]:
+    return [
+        {"content": number, "parts": [(size, total, same)]}
+        for number, (same, total) in enumerate(zip(sames, sums, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("event", ["put", "call"])
+def test_weights_beside_a_step_number_are_found(event):
+    (finding,) = find(make_puts(make_parts(None, None, True, True), event=event))
+    assert len(finding.messages) == 3
+    assert "768 KiB of the 1 MiB in each message" in finding.title
+    (saving, *_) = finding.savings
+    assert saving.seconds == pytest.approx(0.75 * 0.0498, rel=0.01)
+
+
+@pytest.mark.parametrize("parts", [
+    make_parts(None, None, None, None),  # not compared
+    make_parts(None, None, True, False),  # changed in place where no sample is
+    make_parts(None, None, True, True, sums=(5, 6, 7, 8)),
+    make_parts(None, None, True, True, size=4096),  # a mask beside what differs
+])  # fmt: skip
+def test_parts_that_differ_or_are_small_are_not_found(parts):
+    assert not find(make_puts(parts))
+
+
+def test_equal_parts_inside_of_one_message_are_found():
+    half = MIB // 2
+    contents = [{"content": n, "parts": [(half, n, None), (half, n, True)]} for n in range(4)]
+    (finding,) = find(make_puts(contents))
+    assert len(finding.messages) == 4
