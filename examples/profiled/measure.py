@@ -51,6 +51,7 @@ class Program:
     title: str
     packages: Sequence[str]
     changes: Sequence[Change]
+    steps: int  # that the program does, as raymeter may find others
     remark: str = ""
 
 
@@ -71,7 +72,8 @@ def read_programs(path: Path = PROGRAMS) -> list[Program]:
 
 def read_program(row: Mapping[str, Any]) -> Program:
     changes = [read_change(change) for change in row.get("changes", [])]
-    return Program(row["name"], row["title"], row["packages"], changes, row.get("remark", ""))
+    remark = row.get("remark", "")
+    return Program(row["name"], row["title"], row["packages"], changes, row["steps"], remark)
 
 
 def read_change(row: Mapping[str, Any]) -> Change:
@@ -183,22 +185,23 @@ def describe_changes(program: Program, pairs: int) -> dict[str, Any]:
 def measure(program: Program, pairs: int, parts: Sequence[str]) -> None:
     """Write the record of a program. Parts that are not measured stay as they are."""
     print(program.name, flush=True)
-    path = RECORDS / "programs" / f"{program.name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     packages = {name: version(name) for name in ("ray", "numpy", *program.packages)}
     record = {
-        **earlier,
         "program": program.name,
         "title": program.title,
         "remark": program.remark,
+        "steps": program.steps,
         "packages": packages,
     }
     if "profile" in parts:
         record |= describe_profile(program)
     if "changes" in parts:
         record |= describe_changes(program, pairs)
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path = RECORDS / "programs" / f"{program.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    text = json.dumps(earlier | record, indent=1, ensure_ascii=False)
+    path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def write_example() -> None:

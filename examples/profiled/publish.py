@@ -187,11 +187,18 @@ def describe_change(program: dict[str, Any], change: dict[str, Any]) -> Row:
 
 
 def predicted_seconds(program: dict[str, Any], cause: str) -> float | None:
-    """Return what the printed advice about a cause saves together; None if there is none."""
+    """Return what the printed advice about a cause saves per step of the program; None if there is none.
+
+    If raymeter has found no steps, its number is that of the whole program.
+    """
     if program["is_no_problem"]:
         return None
     savings = [advice["saved_seconds"] for advice in program["advice"] if advice["cause"] == cause]
-    return sum(savings) if savings else None
+    if not savings:
+        return None
+    step = program["step"]
+    steps = 1 if step["line"] else program["steps"]
+    return sum(savings) / steps
 
 
 def saved_seconds(change: dict[str, Any]) -> tuple[float, float, float]:

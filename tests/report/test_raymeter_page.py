@@ -20,7 +20,8 @@ def make_program(saves, predicted=0.4, advised="tensors"):
         "remark": "",
         "packages": {"ray": "2.60.0"},
         "printed": "Moving data is 50 % of a step.\n",
-        "step": {"seconds": 1.0},
+        "steps": 10,
+        "step": {"seconds": 1.0, "line": "examples/program.py:5"},
         "moving": {"saved_seconds": 0.5, "is_upper_limit": False},
         "is_no_problem": False,
         "advice": advice,
@@ -71,6 +72,13 @@ def test_advice_about_one_cause_counts_together():
     program["advice"] = 2 * program["advice"]
     assert publish.predicted_seconds(program, "tensors") == 0.8
     assert publish.predicted_seconds(program, "lists") is None
+
+
+def test_a_prediction_for_the_whole_program_is_divided_by_its_steps():
+    program = make_program(0.4, predicted=4.0)
+    program["step"] = {"seconds": 10.0, "line": ""}
+    assert publish.predicted_seconds(program, "tensors") == 0.4
+    assert verdict_of(program) == "came true"
 
 
 def test_the_programs_are_modules_and_their_changes_set_variables():
