@@ -30,7 +30,8 @@ PYTHON = [sys.executable]
 PAIRS = 5
 PARTS = ("profile", "changes")  # of a record
 MAX_SECONDS = 300  # of one run
-LIBRARIES = re.compile(r"\S*/site-packages/")
+LIBRARIES = re.compile(r"[^\s\"]*/site-packages/")
+OWN_FOLDERS = (f"{ROOT}/", f"{sys.base_prefix}/")
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,12 @@ def profile(name: str, words: Sequence[str]) -> Path:
     return ROOT / folder
 
 
-def read_text(folder: Path) -> str:
-    """Return what raymeter has printed, without the folder of the libraries."""
-    text = (folder / "profile.txt").read_text(encoding="utf-8")
-    return LIBRARIES.sub("", text)
+def read_text(path: Path) -> str:
+    """Return a text of raymeter without the folders of this machine."""
+    text = LIBRARIES.sub("", path.read_text(encoding="utf-8"))
+    for folder in OWN_FOLDERS:
+        text = text.replace(folder, "")
+    return text
 
 
 def run_plainly(program: Program, settings: Mapping[str, str]) -> float:
@@ -157,21 +160,15 @@ def try_changes(program: Program, tried: Sequence[Tried], pairs: int) -> None:
 def describe_profile(program: Program) -> dict[str, Any]:
     """Profile a program, and return the part of its record that raymeter says."""
     folder = profile(program.name, ["-m", module_of(program)])
-    summary = json.loads((folder / "profile.json").read_text(encoding="utf-8"))
+    summary = json.loads(read_text(folder / "profile.json"))
     return {
-        "printed": read_text(folder),
+        "printed": read_text(folder / "profile.txt"),
         "step": summary["step"],
         "moving": summary["moving"],
         "recorder_share": summary["recorder_share"],
         "is_no_problem": summary["is_no_problem"],
-        "advice": [without_folders(advice) for advice in summary["advice"]],
+        "advice": summary["advice"],
     }
-
-
-def without_folders(advice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a piece of advice without the folders of this machine."""
-    line = LIBRARIES.sub("", advice["line"]).removeprefix(f"{ROOT}/")
-    return {**advice, "line": line, "change": LIBRARIES.sub("", advice["change"])}
 
 
 def describe_changes(program: Program, pairs: int) -> dict[str, Any]:
@@ -208,7 +205,7 @@ def write_example() -> None:
     """Write what raymeter prints about the program on its page."""
     folder = profile(EXAMPLE.stem, [str(EXAMPLE)])
     RECORDS.mkdir(parents=True, exist_ok=True)
-    (RECORDS / "example.txt").write_text(read_text(folder), encoding="utf-8")
+    (RECORDS / "example.txt").write_text(read_text(folder / "profile.txt"), encoding="utf-8")
 
 
 def main(words: Sequence[str] | None = None) -> None:

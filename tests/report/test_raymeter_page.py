@@ -1,5 +1,8 @@
 """Test what the page of raymeter says about the programs of others, and how their records are made."""
 
+import json
+import sys
+
 import pytest
 from made_records import rows_of
 
@@ -97,6 +100,14 @@ def test_the_step_without_the_first_pass_is_printed_and_read(capsys, monkeypatch
     assert steps.read_step("no times") is None
 
 
-def test_no_folder_of_the_libraries_is_recorded(tmp_path):
-    (tmp_path / "profile.txt").write_text("Also: ../venv/lib/python3/site-packages/verl/p.py:3\n")
-    assert measure.read_text(tmp_path) == "Also: verl/p.py:3\n"
+def test_no_folder_of_this_machine_is_recorded(tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text(
+        '{"a": "/home/me/venv/lib/python3/site-packages/verl/p.py:3", '
+        f'"b": "{measure.ROOT}/examples/p.py:7", "c": "{sys.base_prefix}/lib/threading.py:9"}}'
+    )
+    assert json.loads(measure.read_text(path)) == {
+        "a": "verl/p.py:3",
+        "b": "examples/p.py:7",
+        "c": "lib/threading.py:9",
+    }
