@@ -30,7 +30,7 @@ PYTHON = [sys.executable]
 PAIRS = 5
 PARTS = ("profile", "changes")  # of a record
 MAX_SECONDS = 300  # of one run
-LIBRARIES = re.compile(r"[^\s\"]*/site-packages/")
+LIBRARIES = re.compile(r"[^\s\"(]*/site-packages/")
 OWN_FOLDERS = (f"{ROOT}/", f"{sys.base_prefix}/")
 
 

@@ -103,11 +103,11 @@ def test_the_step_without_the_first_pass_is_printed_and_read(capsys, monkeypatch
 def test_no_folder_of_this_machine_is_recorded(tmp_path):
     path = tmp_path / "profile.json"
     path.write_text(
-        '{"a": "/home/me/venv/lib/python3/site-packages/verl/p.py:3", '
+        '{"a": "(/home/me/venv/lib/python3/site-packages/verl/p.py:3", '
         f'"b": "{measure.ROOT}/examples/p.py:7", "c": "{sys.base_prefix}/lib/threading.py:9"}}'
     )
     assert json.loads(measure.read_text(path)) == {
-        "a": "verl/p.py:3",
+        "a": "(verl/p.py:3",
         "b": "examples/p.py:7",
         "c": "lib/threading.py:9",
     }
