@@ -127,7 +127,8 @@ put-gigabytes: .venv/installed
 .venv-profiled/installed: examples/profiled/requirements.txt
 	$(PYTHON) -m venv .venv-profiled
 	.venv-profiled/bin/python -m pip install --quiet --disable-pip-version-check -r examples/profiled/requirements.txt
-	.venv-profiled/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1
+	.venv-profiled/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1 \
+		TransferQueue==0.1.11
 	touch $@
 
 .venv/installed: requirements.txt

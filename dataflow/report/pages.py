@@ -34,8 +34,8 @@ from dataflow.report.tables import Column, Section, format_milliseconds, make_ta
 from dataflow.units import format_bytes
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
-# Programs before and after a change that the profiler advises: examples/profiled/measure.py.
-PROFILE_CHANGES = RESULTS / "evidence" / "profile" / "advice.json"
+# Programs of these systems with and without changes: examples/profiled/measure.py.
+PROGRAMS = RESULTS / "evidence" / "raymeter" / "programs"
 MIB = 2**20
 SCRIPTS = {
     BASELINE: "simulate_chat_learn_data_flow.py",
@@ -297,31 +297,42 @@ def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
 
 
 def describe_measured(system: Mapping[str, Any]) -> str:
-    """Return how many times as fast a change made the system itself, in pairs of runs, or that nothing was measured."""
-    if "measured" not in system:
-        return "not measured"
-    description = system["measured"]
-    measured = find_change(description["program"], description["cause"])
-    before = measured["seconds_per_step"]
-    after = measured["after"]
-    change = ratio(after, before, paired=True)
+    """Return how many times as fast changes made the system itself, in pairs of runs, or that nothing was measured."""
+    texts = []
+    for description in system.get("measured", []):
+        program = description["program"]
+        change = description["change"]
+        text = description["text"]
+        measured = find_change(program, change)
+        factor = describe_factor_of(measured)
+        texts.append(f"{text}: {factor}")
+    return "; ".join(texts) if texts else "not measured"
+
+
+def describe_factor_of(measured: Mapping[str, Sequence[float]]) -> str:
+    """Return how many times as fast a program is with a change, and its interval."""
+    change = ratio(measured["after"], measured["before"], paired=True)
     if change.interval is None:
         return "not measured"
-    low, high = change.interval
-    interval = f"{1 / high:.2f} to {1 / low:.2f}"
-    text = (
-        f"{description['text']}: {1 / change.value:.2f} ({interval}), {change.runs} pairs of runs"
-    )
+    slowest, fastest = change.interval  # of the times
+    factor = 1 / change.value
+    low = 1 / fastest
+    high = 1 / slowest
+    text = f"{factor:.2f} ({low:.2f} to {high:.2f}), {change.runs} pairs of runs"
     if change.verdict in UNRANKED:
         text += ", no difference shown"
     return text
 
 
-def find_change(program: str, cause: str) -> Mapping[str, Any]:
-    """Return the measured change of a profiled program that removes a cause; raise RecordError if there is none."""
-    for change in json.loads(PROFILE_CHANGES.read_bytes()):
-        if (change["program"], change["cause"]) == (program, cause):
-            return dict(change)
-    raise RecordError(
-        f"{PROFILE_CHANGES} has no {program} with {cause}: measure it, or change systems.toml"
-    )
+def find_change(program: str, name: str) -> Mapping[str, Any]:
+    """Return the measured change of a program; raise RecordError if there is none."""
+    path = PROGRAMS / f"{program}.json"
+    changes = []
+    if path.exists():
+        record = json.loads(path.read_bytes())
+        changes = record["changes"]
+    for measured in changes:
+        change = measured["change"]
+        if change["name"] == name:
+            return dict(measured)
+    raise RecordError(f"{path} has no change {name!r}: measure it, or change systems.toml")

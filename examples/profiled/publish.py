@@ -10,12 +10,17 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from dataflow.analysis.statistics import UNRANKED, ratio, typical_seconds
 from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, TextTable, make_table
 
 ROOT = Path(__file__).parents[2]
 RECORDS = Path("results") / "evidence" / "raymeter"
 Row = tuple[str, ...]
+MAX_FACTOR = 1.5  # between the predicted and the measured saving, if the prediction has come true
+SHOWN = ("verl_controller", "pool_map", "data_embeddings")  # whose printed text is on the page
+NOTHING = "-"
+SILENT = {"faster": "not said, and it would have helped", "slower": "rightly not said"}
 
 
 def load(folder: Path, name: str) -> Any:
@@ -40,6 +45,10 @@ def make_sections(folder: Path) -> Iterator[Section]:
     scores = load(folder, "scoreboard.json")
     if scores:
         yield describe_cases(scores)
+    programs = load_programs(folder)
+    if programs:
+        yield describe_programs(programs)
+        yield from quote_programs(programs)
     versions = load(folder, "versions.json")
     if versions:
         yield describe_versions(versions)
@@ -99,6 +108,148 @@ def describe_verdict(case: dict[str, Any]) -> str:
 
 def format_ms(milliseconds: float) -> str:
     return f"{milliseconds:,.0f}" if abs(milliseconds) >= 10 else f"{milliseconds:.1f}"
+
+
+def load_programs(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of the programs of others, in the order of their names."""
+    paths = sorted((folder / RECORDS / "programs").glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def describe_programs(programs: Sequence[dict[str, Any]]) -> Section:
+    """Return a line per program and change: what raymeter says, and what the change saves."""
+    rows: list[Row] = []
+    for program in programs:
+        if program["changes"]:
+            rows += [describe_change(program, change) for change in program["changes"]]
+        else:
+            rows.append((*describe_answer(program), NOTHING, NOTHING, NOTHING, NOTHING))
+    headers = (
+        "program",
+        "ms per step",
+        "moving data",
+        "what raymeter says first",
+        "what was tried",
+        "predicted to save, ms",
+        "saves, ms (95 %)",
+        "verdict",
+    )
+    changes: list[dict[str, Any]] = []
+    for program in programs:
+        changes += program["changes"]
+    pairs = max((len(change["before"]) for change in changes), default=0)
+    sentence = (
+        f"What a change saves was measured in {pairs} pairs of runs without raymeter. A prediction has come true if it "
+        f"is within a factor of {MAX_FACTOR} of that, or in its interval."
+    )
+    notes = [
+        f"{program['title']}: {program['remark']}" for program in programs if program["remark"]
+    ]
+    notes += [describe_packages(programs)]
+    table = to_table(headers, rows)
+    return Section("raymeter-programs", "", sentence, table, notes=notes)
+
+
+def describe_answer(program: dict[str, Any]) -> Row:
+    """Return the first cells of a program."""
+    step_ms = format_ms(1e3 * program["step"]["seconds"])
+    return program["title"], step_ms, describe_share(program), describe_first(program)
+
+
+def describe_share(program: dict[str, Any]) -> str:
+    """Return the share of a step that would not be there if messages took no time."""
+    moving = program["moving"]
+    share = moving["saved_seconds"] / program["step"]["seconds"]
+    limit = "up to " if moving["is_upper_limit"] else ""
+    return f"{limit}{share:.0%}"
+
+
+def describe_first(program: dict[str, Any]) -> str:
+    """Return the first cause with its line, or that there is none."""
+    if "not your problem" in " ".join(program["printed"].split()):
+        return "not your problem"
+    if program["is_no_problem"]:
+        return "no change that it knows"
+    first = program["advice"][0]
+    return f"{first['cause']}, `{Path(first['line']).name}`"
+
+
+def describe_change(program: dict[str, Any], change: dict[str, Any]) -> Row:
+    """Return the cells of a change that was tried."""
+    predicted = predicted_seconds(program, change["change"]["cause"])
+    predicted_ms = NOTHING if predicted is None else format_ms(1e3 * predicted)
+    saved = saved_seconds(change)
+    saved_ms, low_ms, high_ms = [format_ms(1e3 * seconds) for seconds in saved]
+    measured = f"{saved_ms} ({low_ms} to {high_ms})"
+    text = change["change"]["text"]
+    verdict = judge(change, predicted)
+    return (*describe_answer(program), text, predicted_ms, measured, verdict)
+
+
+def predicted_seconds(program: dict[str, Any], cause: str) -> float | None:
+    """Return what the printed advice about a cause saves per step of the program; None if there is none.
+
+    If raymeter has found no steps, its number is that of the whole program.
+    """
+    if program["is_no_problem"]:
+        return None
+    savings = [advice["saved_seconds"] for advice in program["advice"] if advice["cause"] == cause]
+    if not savings:
+        return None
+    step = program["step"]
+    steps = 1 if step["line"] else program["steps"]
+    return sum(savings) / steps
+
+
+def saved_seconds(change: dict[str, Any]) -> tuple[float, float, float]:
+    """Return what a change saves per step, and its 95 % interval."""
+    before = typical_seconds(change["before"])
+    quotient = ratio(change["after"], change["before"], paired=True)
+    low, high = quotient.interval or (quotient.value, quotient.value)
+    saved = before * (1 - quotient.value)
+    least = before * (1 - high)
+    most = before * (1 - low)
+    return saved, least, most
+
+
+def judge(change: dict[str, Any], predicted: float | None) -> str:
+    """Return whether the advice was right; if there was none, whether there should have been one."""
+    verdict = ratio(change["after"], change["before"], paired=True).verdict
+    if predicted is None:
+        return SILENT.get(verdict, "not said, and no difference shown")
+    if verdict in UNRANKED:
+        return "no difference shown"
+    if verdict == "slower":
+        return "wrong: it is slower"
+    saved, low, high = saved_seconds(change)
+    is_close = saved / MAX_FACTOR <= predicted <= saved * MAX_FACTOR
+    if is_close or low <= predicted <= high:
+        return "came true"
+    return (
+        "faster, by less than predicted" if predicted > saved else "faster, by more than predicted"
+    )
+
+
+def describe_packages(programs: Sequence[dict[str, Any]]) -> str:
+    """Return the versions of all packages."""
+    packages: dict[str, str] = {}
+    for program in programs:
+        packages |= program["packages"]
+    versions = [f"{name} {version}" for name, version in sorted(packages.items())]
+    text = ", ".join(versions)
+    return f"Packages: {text}."
+
+
+def quote_programs(programs: Sequence[dict[str, Any]]) -> Iterator[Section]:
+    """Yield what raymeter has printed about some of the programs."""
+    by_name = {program["program"]: program for program in programs}
+    for name in SHOWN:
+        if name in by_name:
+            program = by_name[name]
+            title = program["title"]
+            printed = program["printed"]
+            text = f"{title}:\n\n```\n{printed}```"
+            yield Section("raymeter-programs", "", text)
 
 
 def describe_versions(versions: Sequence[dict[str, Any]]) -> Section:

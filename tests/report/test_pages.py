@@ -1,5 +1,6 @@
 """Test what only the pages have: the claim, the systems, and that two places do not give one factor differently."""
 
+import json
 import re
 from collections import defaultdict
 
@@ -8,7 +9,9 @@ from conftest import ROOT
 from made_records import make_record, rows_of, write_campaign
 
 from dataflow.analysis.result import group_results
+from dataflow.errors import RecordError
 from dataflow.records.schema import ProcessCost
+from dataflow.report import pages
 from dataflow.report.pages import build_claim, build_systems, load_rows
 from dataflow.report.sections import measured_key, sections
 
@@ -43,16 +46,38 @@ def test_the_claim_compares_equal_settings_and_has_the_memory(headline):
     assert "with 7 GiB" in on_both_sides
 
 
+@pytest.fixture
+def measured_programs(tmp_path, monkeypatch):
+    """Record programs of systems in which each change makes a step 1.25 times as fast, in five pairs of runs."""
+    monkeypatch.setattr(pages, "PROGRAMS", tmp_path)
+    changes = defaultdict(list)
+    for system in pages.SYSTEMS["systems"]:
+        for measured in system.get("measured", []):
+            before = [1.0, 1.1, 1.2, 1.3, 1.4]
+            after = [seconds / 1.25 for seconds in before]
+            change = {"change": {"name": measured["change"]}, "before": before, "after": after}
+            changes[measured["program"]].append(change)
+    for program, measured in changes.items():
+        (tmp_path / f"{program}.json").write_text(json.dumps({"changes": measured}))
+
+
+@pytest.mark.usefixtures("measured_programs")
 def test_only_the_system_that_was_measured_has_a_factor_of_its_own(headline):
     rows = rows_of(build_systems({row.newest.name: row for row in headline}))
     measured = {row["system"].split()[0]: row["the system itself: times as fast"] for row in rows}
-    assert "kept memory: 1.19 (0.90 to 1.58), 5 pairs of runs" in measured.pop("verl")
+    assert "kept memory: 1.25 (1.25 to 1.25), 5 pairs of runs" in measured.pop("verl")
     assert set(measured.values()) == {"not measured"}
     factors = [header for header in rows[0] if header.endswith("times as fast")][1:]
     assert len(factors) == 3
     for header in factors:
         assert header.startswith("flat tensors of 32 to 160 MiB in this benchmark: ")
         assert "GiB, 3 boots" in header
+
+
+def test_a_change_that_was_not_measured_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "PROGRAMS", tmp_path)
+    with pytest.raises(RecordError, match=r"program.json has no change 'arrays': measure it"):
+        pages.find_change("program", "arrays")
 
 
 def test_a_page_does_not_give_a_factor_again_that_campaigns_have(headline):

@@ -8,6 +8,7 @@ MIN_ROWS = 256  # of a list or a dict that becomes columns
 MANY_PARTS = 64  # arrays, chunks or columns that become one
 VIEW_FACTOR = 1.2  # of the memory that a view looks at, and its own bytes
 MIN_BYTES_OF_ARRAY = 2**16
+MOST = 0.9  # of the bytes of an object that its arrays have, so that nothing else in it takes long to pickle
 
 
 def replace_parts(value, replace_part):
@@ -158,9 +159,33 @@ def without_own_pickling(value):
         attributes = getattr(part, "__dict__", None)
         if not isinstance(attributes, dict) or not attributes:
             return part
-        return tensors_to_arrays(dict(attributes))
+        changed = tensors_to_arrays(dict(attributes))
+        return {name: find_arrays(item) for name, item in changed.items()}
 
     return replace_parts(value, convert)
+
+
+def find_arrays(part):
+    """Return the arrays inside of a library's object, such as a TensorDict; the object itself if it has more."""
+    is_plain = isinstance(part, (dict, list, tuple)) or is_plain_object(part)
+    if is_plain or describe.is_leaf(part) or isinstance(part, type):
+        return part
+    arrays = []
+    size = 0
+    for _, item in describe.walk(part):
+        array = tensors_to_arrays(item)
+        if hasattr(array, "nbytes"):
+            arrays.append(array)
+            leaf = describe.describe_leaf(item)
+            size += leaf["storage_bytes"] if leaf else array.nbytes
+    return arrays if arrays and size >= MOST * pickled_bytes(part) else part
+
+
+def pickled_bytes(part):
+    """Return the bytes of a part in a pickle of Ray."""
+    from ray import cloudpickle
+
+    return len(cloudpickle.dumps(part, protocol=5))
 
 
 def one_array(value):

@@ -1,0 +1,113 @@
+"""Test what the page of raymeter says about the programs of others, and how their records are made."""
+
+import json
+import sys
+
+import pytest
+from made_records import rows_of
+
+from examples.profiled import measure, publish, steps
+
+BEFORE = [1.00, 1.02, 0.98, 1.01, 0.99]
+
+
+def make_program(saves, predicted=0.4, advised="tensors"):
+    """Return the record of a program whose change saves these seconds of about one."""
+    change = {"name": "a", "text": "arrays", "cause": "tensors"}
+    noise = [0.001, -0.001, 0.002, -0.002, 0.0]
+    after = [seconds - saves + error for seconds, error in zip(BEFORE, noise, strict=True)]
+    advice = [{"cause": advised, "line": "examples/program.py:7", "saved_seconds": predicted}]
+    return {
+        "program": "program",
+        "title": "A program",
+        "remark": "",
+        "packages": {"ray": "2.60.0"},
+        "printed": "Moving data is 50 % of a step.\n",
+        "steps": 10,
+        "step": {"seconds": 1.0, "line": "examples/program.py:5"},
+        "moving": {"saved_seconds": 0.5, "is_upper_limit": False},
+        "is_no_problem": False,
+        "advice": advice,
+        "changes": [{"change": change, "before": BEFORE, "after": after}],
+    }
+
+
+def verdict_of(program):
+    (row,) = rows_of(publish.describe_programs([program]))
+    return row["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("saves", "predicted", "verdict"),
+    [
+        (0.40, 0.40, "came true"),
+        (0.40, 0.30, "came true"),
+        (0.40, 0.80, "faster, by less than predicted"),
+        (0.40, 0.10, "faster, by more than predicted"),
+        (0.00, 0.40, "no difference shown"),
+        (-0.3, 0.40, "wrong: it is slower"),
+    ],
+)
+def test_a_prediction_is_judged_by_what_was_measured(saves, predicted, verdict):
+    assert verdict_of(make_program(saves, predicted)) == verdict
+
+
+def test_silence_is_judged_too():
+    unknown = "another cause"
+    helped = make_program(0.4, advised=unknown)
+    assert verdict_of(helped) == "not said, and it would have helped"
+    assert verdict_of(make_program(-0.3, advised=unknown)) == "rightly not said"
+    silent = make_program(0.4) | {"is_no_problem": True}
+    assert verdict_of(silent) == "not said, and it would have helped"
+
+
+def test_a_line_has_the_step_the_share_of_data_the_cause_and_the_savings():
+    (row,) = rows_of(publish.describe_programs([make_program(0.4)]))
+    assert row["ms per step"] == "1,000"
+    assert row["moving data"] == "50%"
+    assert row["what raymeter says first"] == "tensors, `program.py:7`"
+    assert row["predicted to save, ms"] == "400"
+    assert row["saves, ms (95 %)"].startswith("400 (")
+
+
+def test_advice_about_one_cause_counts_together():
+    program = make_program(0.4)
+    program["advice"] = 2 * program["advice"]
+    assert publish.predicted_seconds(program, "tensors") == 0.8
+    assert publish.predicted_seconds(program, "lists") is None
+
+
+def test_a_prediction_for_the_whole_program_is_divided_by_its_steps():
+    program = make_program(0.4, predicted=4.0)
+    program["step"] = {"seconds": 10.0, "line": ""}
+    assert publish.predicted_seconds(program, "tensors") == 0.4
+    assert verdict_of(program) == "came true"
+
+
+def test_the_programs_are_modules_and_their_changes_set_variables():
+    for program in measure.read_programs():
+        assert (measure.PROGRAMS.parent / f"{program.name}.py").exists()
+        for change in program.changes:
+            assert change.settings
+
+
+def test_the_step_without_the_first_pass_is_printed_and_read(capsys, monkeypatch):
+    times = iter([0.0, 9.0, 10.0, 10.5, 20.0, 20.7])
+    monkeypatch.setattr(steps.time, "perf_counter", lambda: next(times))
+    assert list(steps.timed_steps(3)) == [0, 1, 2]
+    output = capsys.readouterr().out
+    assert steps.read_step(f"(Worker pid=7) {output}") == pytest.approx(0.6)
+    assert steps.read_step("no times") is None
+
+
+def test_no_folder_of_this_machine_is_recorded(tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text(
+        '{"a": "(/home/me/venv/lib/python3/site-packages/verl/p.py:3", '
+        f'"b": "{measure.ROOT}/examples/p.py:7", "c": "{sys.base_prefix}/lib/threading.py:9"}}'
+    )
+    assert json.loads(measure.read_text(path)) == {
+        "a": "(verl/p.py:3",
+        "b": "examples/p.py:7",
+        "c": "lib/threading.py:9",
+    }
