@@ -15,10 +15,6 @@ TOO_DENSE = {
     "dataflow/endpoints/actor.py",
     "dataflow/endpoints/payload.py",
     "dataflow/endpoints/tensors.py",
-    "dataflow/studies/external_systems/iceoryx.py",
-    "dataflow/studies/external_systems/one_sided.py",
-    "dataflow/studies/external_systems/peers.py",
-    "dataflow/studies/zero/collectives.py",
 }
 
 
