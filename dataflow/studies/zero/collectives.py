@@ -92,15 +92,23 @@ class CollectivePart(Part):
     def verify(self, number: int) -> Mapping[str, int]:
         """Return the wrong bytes of the results of this step by collective, and make the numbers of the next step."""
         wrong = Counter[str]()
-        for kind, own, result in self.buffers:
-            numbers = self.numbers(kind, number)
-            differs = result != numbers.expected
-            name = f"{self.endpoint.name}, {kind}"
-            wrong[name] += NUMBER_BYTES * int(differs.sum())
-            result.zero_()
-            following = self.numbers(kind, number + 1)
-            own.copy_(following.given)
+        for buffers in self.buffers:
+            name = f"{self.endpoint.name}, {buffers.kind}"
+            wrong[name] += self.count_wrong_bytes(buffers, number)
+            self.prepare(buffers, number + 1)
         return +wrong
+
+    def count_wrong_bytes(self, buffers: Buffers, step: int) -> int:
+        """Return how many bytes of a result differ from what this rank must get in this step."""
+        numbers = self.numbers(buffers.kind, step)
+        differs = buffers.result != numbers.expected
+        return NUMBER_BYTES * int(differs.sum())
+
+    def prepare(self, buffers: Buffers, step: int) -> None:
+        """Delete the result of the step before, and write what this rank gives in this step."""
+        numbers = self.numbers(buffers.kind, step)
+        buffers.result.zero_()
+        buffers.own.copy_(numbers.given)
 
     def numbers(self, kind: str, step: int) -> Numbers:
         """Return what this rank gives to a collective of a step, and must get from it."""
