@@ -44,6 +44,7 @@ from ray.dag import InputNode
 
 from common.cluster import ray_cluster, remove_semaphores
 from common.record import recorded_run
+from common.sizes import MODELS
 from common.timing import Endpoint, count_iterations, measure_memcpy, time_group
 
 
@@ -91,11 +92,12 @@ def main(flags):
         run.memcpy_before_seconds = measure_memcpy(flags.sizes)
         with remove_semaphores(), ray_cluster(flags):
             driver = Endpoint("driver", flags.sizes)
-            actor = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
-            policy, reference, reward = models = [
-                actor.options(name=name).remote(name, flags.sizes, flags.device)
-                for name in ("policy", "reference", "reward")
-            ]
+            actor_class = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
+            models = []
+            for name in MODELS:
+                actor = actor_class.options(name=name)
+                models.append(actor.remote(name, flags.sizes, flags.device))
+            policy, reference, reward = models
             with InputNode() as query:
                 output = CHAINS[flags.transport](query, policy, reference, reward)
             # Each channel gets so many buffers. Ray's default is ten; here, one iteration is in flight.

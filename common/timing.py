@@ -44,6 +44,7 @@ def time_group(
     for number in numbers:
         start = clock()
         open_iterations.append((number, start, send(number)))
+        # Wait for the oldest one before another is sent, and after the last one was sent for all that are open.
         while len(open_iterations) == in_flight or (open_iterations and number == numbers[-1]):
             oldest, start, sent = open_iterations.popleft()
             receive(sent)

@@ -10,18 +10,6 @@ PRODUCT = ("common", "dataflow", "examples", "raymeter")
 MAX_NODES_PER_LINE = 9.0
 MIN_LINES = 40  # of code; smaller files are not judged
 
-# Files that are older than this rule. A file that is changed leaves this list, and nothing joins it.
-TOO_DENSE = {
-    "dataflow/endpoints/actor.py",
-    "dataflow/endpoints/payload.py",
-    "dataflow/endpoints/tensors.py",
-    "dataflow/flows/catalogue.py",
-    "dataflow/studies/external_systems/iceoryx.py",
-    "dataflow/studies/external_systems/one_sided.py",
-    "dataflow/studies/external_systems/peers.py",
-    "dataflow/studies/zero/collectives.py",
-}
-
 
 def product_files() -> list[Path]:
     inside = [path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")]
@@ -46,14 +34,7 @@ def nodes_per_line(text: str) -> float:
 @pytest.mark.parametrize("file", product_files(), ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_file_is_not_dense(file: Path) -> None:
     density = nodes_per_line(file.read_text(encoding="utf-8"))
-    if str(file.relative_to(ROOT)) in TOO_DENSE:
-        assert density > MAX_NODES_PER_LINE, "it is readable now: take it out of TOO_DENSE"
-    else:
-        assert density <= MAX_NODES_PER_LINE, f"{density:.1f} nodes per line: give things names"
-
-
-def test_the_list_names_files_that_exist() -> None:
-    assert {str(file.relative_to(ROOT)) for file in product_files()} >= TOO_DENSE
+    assert density <= MAX_NODES_PER_LINE, f"{density:.1f} nodes per line: give things names"
 
 
 def test_dense_and_sparse_code_is_told_apart() -> None:

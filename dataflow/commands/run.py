@@ -28,7 +28,7 @@ from dataflow.catalogue.catalogue import TRANSPORTS, suites
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
-from dataflow.plan.command_line import OneLineParser, parse_with_options
+from dataflow.plan.command_line import OneLineParser, Planned, parse_with_options
 from dataflow.plan.durations import Durations
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.plan.plan import Plan
@@ -153,14 +153,10 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
     if arguments.suite:
         items = supervisor.plan_suite(names, arguments.suite, given, output, table)
     else:
-        if len(names) == 1 and not arguments.against:
-            # Its time is shown, with a warning if something disturbs it.
-            given = {"allow_disturbed": True, **given}
-        planned = []
-        for name in names:
-            planned += supervisor.plan_configuration(name, given, "", table)
+        planned = plan_configurations(arguments, given, table)
         if len(planned) == 1 and not arguments.against:
-            label = planned[0][0].transport.label.replace(" ", "-")
+            plan, _ = planned[0]
+            label = plan.transport.label.replace(" ", "-")
             output = arguments.output or RESULTS / f"{label}-{now}.json"
             items = [Item(planned[0], output)]
         else:
@@ -169,6 +165,20 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
         raise UsageError(f"this machine can measure none of the configurations: {items[0].skipped}")
     check_output(output, len(items), arguments)
     return items, output
+
+
+def plan_configurations(
+    arguments: argparse.Namespace, given: dict[str, Any], table: str
+) -> list[Planned]:
+    """Return the plans of the configurations that are given; with --sweep, one per value."""
+    names = arguments.configurations
+    if len(names) == 1 and not arguments.against:
+        # Its time is shown, with a warning if something disturbs it.
+        given = {"allow_disturbed": True, **given}
+    planned: list[Planned] = []
+    for name in names:
+        planned += supervisor.plan_configuration(name, given, "", table)
+    return planned
 
 
 def check_output(output: Path, count: int, arguments: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ import os
 import resource
 import runpy
 import time
-from collections import ChainMap, Counter, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -25,60 +25,84 @@ from dataflow.plan.plan import Plan
 from dataflow.study import load
 from dataflow.trace import spans
 
-FAULTS = Path(__file__).parents[2] / "tests" / "fault_injection.py"
+PROJECT = Path(__file__).parents[2]
+FAULTS = PROJECT / "tests" / "fault_injection.py"  # --inject breaks something, for tests
 
 
 class Endpoint:
-    """The outboxes and inboxes of one worker: one of each per task, or the driver's."""
+    """The outboxes and inboxes of one worker: one of each per task, or the driver's.
+
+    In a run, an actor receives the inputs of a task, and then makes its payload. The driver makes a payload first.
+    """
 
     def __init__(self, plan: Plan, name: str) -> None:
-        options, flow = plan.options, plan.task_flow
-        self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
+        options = plan.options
+        self.plan = plan
+        self.name = name
+        self.task_flow = plan.task_flow
+        self.sent_flow = plan.sent_flow
         self.device = torch.device(plan.device)
-        self.packed, self.jagged = options.message == "packed", options.message == "jagged"
-        self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks if task.actor == name}
+        self.packed = options.message == "packed"
+        self.jagged = options.message == "jagged"
+        self.tasks: dict[str, Task] = {}  # the driver has none
+        for task in plan.task_flow.tasks:
+            if task.actor == name:
+                self.tasks[task.name] = task
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
-        self.copies: dict[
-            str, Iterator[list[Payload]]
-        ] = {}  # --copy-out: memory that each task copies its inputs into
-        for task in self.tasks if name != DRIVER else [DRIVER]:
-            memory, edges = self.memory(task), flow.edges_to(task)
-            arguments = (
-                task,
-                flow.message(task),
-                flow.slots(options.in_flight),
-                self.device,
-                self.packed,
-                memory,
-            )
-            self.outboxes[task] = Outbox(*arguments, options.copy_in)
-            self.inboxes[task] = Inbox(edges, plan.device, options.in_flight)
-            if options.copy_out:
-                copies = [
-                    [tensors.like(e.message, self.device) for e in edges]
-                    for _ in range(options.in_flight)
-                ]
-                self.copies[task] = cycle(copies)
+        # --copy-out: memory that each task copies its inputs into.
+        self.copies: dict[str, Iterator[list[Payload]]] = {}
+        if name == DRIVER:
+            self._add_sender(DRIVER)
+        for sender in self.tasks:
+            self._add_sender(sender)
         self.digests: Digests = {}
-        self.minor_faults, self.faults_before = 0, 0
+        self.minor_faults = 0
+        self.faults_before = 0
         self.progress = ProgressTable(
             plan.run_folder, plan.worker_names, plan.total_iterations, name
         )
         self.parts = [load(study, part)(self) for study, part in plan.parts.items()]
         if options.trace:
             spans.install(self)
-        if options.inject:  # a fault, for tests
-            runpy.run_path(str(FAULTS))["install"](self, options.inject)
+        if options.inject:
+            faults = runpy.run_path(str(FAULTS))
+            faults["install"](self, options.inject)
+
+    def _add_sender(self, task: str) -> None:
+        """Make the outbox and the inbox of a task or the driver, and with --copy-out the memory of its inputs."""
+        flow = self.task_flow
+        options = self.plan.options
+        in_flight = options.in_flight
+        edges = flow.edges_to(task)
+        self.inboxes[task] = Inbox(edges, self.plan.device, keep=in_flight)
+        self.outboxes[task] = Outbox(
+            task,
+            flow.message(task),
+            slots=flow.slots(in_flight),
+            device=self.device,
+            is_packed=self.packed,
+            memory=self.memory(task),
+            copy_in=options.copy_in,
+        )
+        if not options.copy_out:
+            return
+        copies = []
+        for _ in range(in_flight):
+            copy = [tensors.like(edge.message, self.device) for edge in edges]
+            copies.append(copy)
+        self.copies[task] = cycle(copies)
 
     def memory(self, task: str) -> Memory | None:
         """Return where the task's payloads lie; None: anywhere. Transports that share memory override it."""
         return None
 
     def payload_digests(self) -> Digests:
+        """Return the hashes of what this worker sends."""
         return {task: outbox.digests for task, outbox in self.outboxes.items()}
 
     def learn_digests(self, digests: Digests) -> None:
+        """Take the hashes of what all workers send, for the verification."""
         self.digests = digests
 
     def make_payload(self, number: int, task: str = DRIVER) -> Payload:
@@ -104,34 +128,37 @@ class Endpoint:
     def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
         """--message packed: return the fields of each buffer as views."""
         tensors.check_inputs(inputs, self.sent_flow.edges_to(task))
+        edges = self.inboxes[task].edges
         payloads = []
-        for edge, buffer in zip(self.inboxes[task].edges, inputs, strict=True):
-            if buffer.nbytes != edge.message.packed_bytes:
-                raise RunFailed(
-                    f"expected {edge.message.packed_bytes} packed bytes for {edge}; got {buffer.nbytes}"
-                )
+        for edge, buffer in zip(edges, inputs, strict=True):
+            expected = edge.message.packed_bytes
+            if buffer.nbytes != expected:
+                raise RunFailed(f"expected {expected} packed bytes for {edge}; got {buffer.nbytes}")
             payloads.append(tensors.unpack(buffer, edge.message))
         return payloads
 
     def split_samples(self, inputs: Sequence[Payload], task: str) -> None:
         """--message jagged: make a view of each sample, as a reader that needs them one by one does."""
-        for edge, payload in zip(self.inboxes[task].edges, inputs, strict=True):
+        edges = self.inboxes[task].edges
+        for edge, payload in zip(edges, inputs, strict=True):
             for name in edge.message.jagged_names:
-                payload[name + VALUES].split(payload[name + OFFSETS].diff().tolist())
+                values = payload[name + VALUES]
+                lengths = payload[name + OFFSETS].diff()
+                values.split(lengths.tolist())
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
-        return [
-            tensors.copy(view, into)
-            for view, into in zip(inputs, next(self.copies[task]), strict=True)
-        ]
+        memory = next(self.copies[task])
+        return [tensors.copy(view, into) for view, into in zip(inputs, memory, strict=True)]
 
     def end_group(self, number: int) -> dict[str, Any]:
         """Change the parameters that were sent, right after all acknowledgements; return what the parts measured."""
-        self.minor_faults += spans.count_faults() - self.faults_before
+        self._add_faults()
         for outbox in self.outboxes.values():
+            if not outbox.message.is_parameters:
+                continue
             # Readers of the sender's own memory still need it: its next version has another place.
-            if outbox.message.is_parameters and (outbox.is_in_place or not self.plan.expects_views):
+            if outbox.is_in_place or not self.plan.expects_views:
                 outbox.change_parameters(number)
         measured = {part.name: part.end_group(number) for part in self.parts}
         self.faults_before = spans.count_faults()  # this work is not a part of the iterations
@@ -139,41 +166,51 @@ class Endpoint:
 
     def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
         """Verify the messages `first` to `last`. Return the wrong bytes by name, and `Views.by_edge`."""
-        self.minor_faults += spans.count_faults() - self.faults_before
+        self._add_faults()
         if first == 1:
             # To search all objects of torch and Ray for garbage would add 0.2 s to one of the iterations.
             gc.freeze()
-        wrong, views = Counter[str](), Views()
+        wrong = Counter[str]()
+        views = Views()
         for inbox in self.inboxes.values():
             inbox.verify(first, last, self.digests, wrong, views)
         for part in self.parts:
             wrong.update(part.verify(last))
         self.faults_before = spans.count_faults()  # those of the verification do not count
-        return {name: count for name, count in wrong.items() if count}, views.by_edge
+        found = {name: count for name, count in wrong.items() if count}
+        return found, views.by_edge
 
     def verify_unsent(self) -> dict[str, int]:
         """Return the wrong bytes by edge that the verification finds in messages that nobody has sent."""
-        return dict(
-            ChainMap(*(inbox.verify_unsent(self.digests) for inbox in self.inboxes.values()))
-        )
+        wrong: dict[str, int] = {}
+        for inbox in self.inboxes.values():
+            wrong |= inbox.verify_unsent(self.digests)
+        return wrong
 
     def release(self) -> None:
         """Drop the last inputs. Views among them keep a channel's buffer, an object or a ring's slot in use."""
         for inbox in self.inboxes.values():
             inbox.held.clear()
 
+    def _add_faults(self) -> None:
+        """Count the page faults since the last verification or change of parameters: those of iterations."""
+        self.minor_faults += spans.count_faults() - self.faults_before
+
     def reset_costs(self) -> None:
         """Begin to count the costs of the timed iterations."""
-        self.minor_faults, self.faults_before = 0, spans.count_faults()
+        self.minor_faults = 0
+        self.faults_before = spans.count_faults()
 
     def spans(self) -> list[tuple[int, str, float, float, int]]:
+        """Return what --trace has recorded in this process."""
         return spans.recorded
 
     def costs(self) -> dict[str, Any]:
         """Return what this worker's process has used."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
             "pid": os.getpid(),
-            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "peak_memory_bytes": usage.ru_maxrss * 1024,
             "minor_faults": self.minor_faults,
         }
 
@@ -186,34 +223,42 @@ class Actor(Endpoint):
         super().__init__(plan, name)
         self.codec = codec
         # A task that reads only messages of this actor's own tasks gets its number from the last of those tasks.
-        local = [task for task in self.tasks.values() if not self.inboxes[task.name].edges]
-        self.followers = {
-            name: [task.name for task in local if task.reads[-1] == name] for name in self.tasks
-        }
-        self.local_numbers: dict[str, deque[int]] = {task.name: deque() for task in local}
+        self.followers: dict[str, list[str]] = {task: [] for task in self.tasks}
+        self.local_numbers: dict[
+            str, deque[int]
+        ] = {}  # of the calls that each follower has yet to do
+        for task_name, task in self.tasks.items():
+            if not self.inboxes[task_name].edges:
+                leader = task.reads[-1]
+                self.followers[leader].append(task_name)
+                self.local_numbers[task_name] = deque()
         self.model_seconds = plan.options.model_times.get(name)
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
         self.begin = time.perf_counter()  # its messages have arrived
         if self.codec:
-            inputs = self.codec.decode_all(inputs, self.sent_flow.edges_to(task), self.device)
-        number = (
-            self.receive(inputs, task)
-            if self.inboxes[task].edges
-            else self.local_numbers[task].popleft()
-        )
+            edges = self.sent_flow.edges_to(task)
+            inputs = self.codec.decode_all(inputs, edges, self.device)
+        number = self._take(inputs, task)
         for follower in self.followers[task]:
             self.local_numbers[follower].append(number)
         if self.model_seconds is not None:
             self.compute(self.model_seconds)
         for part in self.parts:
             part.run(task, number)
-        payload = self.make_payload(number, task)
-        data = self.codec.encode(payload) if self.codec else payload
+        data = self.make_payload(number, task)
+        if self.codec:
+            data = self.codec.encode(data)
         for part in self.parts:
             part.made(task)
         return data
+
+    def _take(self, inputs: Sequence[Payload], task: str) -> int:
+        """Return the number of this call: of the inputs that it receives, or of the task that it follows."""
+        if self.inboxes[task].edges:
+            return self.receive(inputs, task)
+        return self.local_numbers[task].popleft()
 
     def compute(self, seconds: float) -> None:
         """Wait as if a GPU computed, without using the CPU."""
@@ -233,5 +278,6 @@ def pass_messages(
     sent = {DRIVER: query}
     for task in flow.tasks:
         inputs = [carry(sent[edge.source], edge) for edge in flow.edges_to(task.name)]
-        sent[task.name] = actors[task.actor].forward_step(task.name, *inputs)
+        actor = actors[task.actor]
+        sent[task.name] = actor.forward_step(task.name, *inputs)
     return [carry(sent[edge.source], edge) for edge in flow.edges_to(DRIVER)]

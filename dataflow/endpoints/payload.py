@@ -5,61 +5,75 @@ number N in the first bytes of every field. A reader compares the sequence numbe
 bytes, field by field. Only if one of them differs, it makes the expected field again and counts the wrong bytes.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import xxhash
+from numpy import ndarray
+from numpy.random import Generator
+from torch import Tensor
 
 from common.timing import random_generator
 from dataflow.endpoints import tensors
 from dataflow.endpoints.tensors import Payload
-from dataflow.flows.message import ARRAY_DTYPES, ITEM_BYTES, NUMBER_BYTES, Field, Message
+from dataflow.flows.message import ITEM_BYTES, NUMBER_BYTES, Field, Message
 
-Digests = dict[
-    str, list[list[int]]
-]  # sender -> per slot and field, the hash of the bytes without sequence number
-Memory = Callable[
-    [int], torch.Tensor
-]  # slot -> the flat buffer in which its payload, or packed buffer, must lie
+# Sender -> per slot and field, the hash of the bytes without sequence number.
+Digests = dict[str, list[list[int]]]
+# Slot -> the flat buffer in which its payload, or packed buffer, must lie.
+Memory = Callable[[int], Tensor]
 NUMBER_BOOLS = 32  # a field of bools holds one bit of the sequence number per item
 BOOLS = bytes.maketrans(b"01", b"\0\1")
 
 
 def make_field(field: Field, sender: str, slot: int) -> list[Any]:
     """Return an array (or string) for each of `field.shapes`: random, but equal in every process."""
-    if (
-        field.is_parameter and slot % 2
-    ):  # the second state of a parameter is the first one with some items inverted
-        (array,) = make_field(field, sender, slot - 1)
-        items = array.reshape(-1).view(f"u{array.itemsize}")
-        for part in field.changed_items:
-            items[part] = np.invert(items[part])
-        return [array]
-    generator = random_generator(sender, slot, field.name)
+    if field.is_parameter and slot % 2:
+        return [_make_changed_parameter(field, sender, slot)]
     if field.offsets_of:
-        return [np.cumsum([0, *field.offsets_of])]
+        offsets = np.cumsum([0, *field.offsets_of])
+        return [offsets]
+    generator = random_generator(sender, slot, field.name)
     if field.dtype == "str":
-        return [
-            generator.integers(97, 123, count, np.uint8).tobytes().decode()
-            for count in field.lengths
-        ]
-    dtype = np.dtype(ARRAY_DTYPES.get(field.dtype, field.dtype))
-    if (
-        dtype.kind in "iu"
-    ):  # all values of the type, and all bits of a bfloat16; lists of numbers are experts' indices
-        limits = np.iinfo("uint8" if field.is_python else dtype)
-        arrays = [
-            generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-            for shape in field.shapes
-        ]
-    elif dtype.kind == "b":
-        arrays = [generator.integers(0, 2, shape, np.uint8).view(dtype) for shape in field.shapes]
-    else:
-        arrays = [generator.random(shape).astype(dtype) for shape in field.shapes]
-    return [array.tolist() for array in arrays] if field.is_python else arrays
+        return [_make_letters(count, generator) for count in field.lengths]
+    arrays = [_make_array(shape, field, generator) for shape in field.shapes]
+    if field.is_python:
+        return [array.tolist() for array in arrays]
+    return arrays
+
+
+def _make_changed_parameter(field: Field, sender: str, slot: int) -> ndarray:
+    """Return the second state of a parameter: the first one, with some items inverted."""
+    (array,) = make_field(field, sender, slot - 1)
+    items = array.reshape(-1).view(f"u{array.itemsize}")
+    for part in field.changed_items:
+        items[part] = np.invert(items[part])
+    return array
+
+
+def _make_letters(count: int, generator: Generator) -> str:
+    """Return random letters from a to z."""
+    codes = generator.integers(97, 123, count, np.uint8)
+    return codes.tobytes().decode()
+
+
+def _make_array(shape: tuple[int, ...], field: Field, generator: Generator) -> ndarray:
+    """Return random bools, numbers from 0 to 1, or integers of the field's dtype.
+
+    Integers can have each value of the type, and a bfloat16 all bits. Lists of numbers are the indices of experts.
+    """
+    dtype = np.dtype(field.array_dtype)
+    if dtype.kind == "b":
+        bits = generator.integers(0, 2, shape, np.uint8)
+        return bits.view(dtype)
+    if dtype.kind == "f":
+        numbers = generator.random(shape)
+        return numbers.astype(dtype)
+    limits = np.iinfo("uint8" if field.is_python else dtype)
+    return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
 def number_bytes(field: Field) -> int:
@@ -67,26 +81,31 @@ def number_bytes(field: Field) -> int:
 
     0 if that is empty, or if the values are offsets, which readers use.
     """
-    if field.is_python or field.offsets_of or not math.prod(field.shapes[0]):
+    first_shape = field.shapes[0]
+    is_empty = 0 in first_shape
+    if field.is_python or field.offsets_of or is_empty:
         return 0
-    row_bytes = (field.shapes[0] or (1,))[-1] * ITEM_BYTES[field.dtype]
-    return min(row_bytes, NUMBER_BOOLS if field.dtype == "bool" else NUMBER_BYTES)
+    row_items = first_shape[-1] if first_shape else 1
+    row_bytes = row_items * ITEM_BYTES[field.dtype]
+    encoded_bytes = NUMBER_BOOLS if field.dtype == "bool" else NUMBER_BYTES
+    return min(row_bytes, encoded_bytes)
 
 
 def number_part(field: Field) -> slice:
     """Return the part of `encode_number` that is written into the field."""
     begin = NUMBER_BYTES if field.dtype == "bool" else 0
-    return slice(begin, begin + number_bytes(field))
+    end = begin + number_bytes(field)
+    return slice(begin, end)
 
 
 def encode_number(number: int, with_bools: bool = True) -> bytes:
     """Return the 8 bytes of a sequence number, lowest first, and then each of its bits as a bool, lowest first."""
     encoded = number.to_bytes(NUMBER_BYTES, "little")
-    return (
-        encoded + f"{number:0{NUMBER_BOOLS}b}"[::-1].encode().translate(BOOLS)
-        if with_bools
-        else encoded
-    )
+    if not with_bools:
+        return encoded
+    highest_first = f"{number:0{NUMBER_BOOLS}b}"
+    bits = highest_first[::-1].encode()
+    return encoded + bits.translate(BOOLS)
 
 
 def digest(items: Sequence[Any], skip: int) -> int:
@@ -102,7 +121,15 @@ def raw_bytes(tensor: Any) -> memoryview:
     """Return the bytes of an array, a string or a list of numbers, without gaps."""
     if isinstance(tensor, str):
         return memoryview(tensor.encode())
-    return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
+    array = np.ascontiguousarray(tensor)
+    return array.reshape(-1).view(np.uint8).data
+
+
+class Area(NamedTuple):
+    """Where a part of the sequence number is written."""
+
+    memory: Any  # a tensor on a GPU, or a memoryview
+    part: slice  # of `encode_number`
 
 
 class Outbox:
@@ -114,60 +141,95 @@ class Outbox:
     """
 
     def __init__(
-        self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool = False,
-        memory: Memory | None = None, copy_in: bool = False,
-    ) -> None:  # fmt: skip
-        self.message, self.is_on_cpu = message, device.type == "cpu"
+        self,
+        sender: str,
+        message: Message,
+        slots: int,
+        device: torch.device,
+        is_packed: bool = False,
+        memory: Memory | None = None,
+        copy_in: bool = False,
+    ) -> None:
+        self.message = message
+        self.is_on_cpu = device.type == "cpu"
         self.has_bools = any(field.dtype == "bool" for field in message.fields)
+        self.is_packed = is_packed
         self.is_in_place = message.is_parameters and not memory
         # Slot -> what is sent of its payload, made inside the clock. None: the payload itself.
-        self.convert: Callable[[int], Any] | None = (
-            self._pack if is_packed or (memory and copy_in) else None
-        )
-        if is_packed and not memory:
-            memory = lambda slot: torch.ones(message.packed_bytes, dtype=torch.uint8, device=device)  # noqa: E731
+        self.convert: Callable[[int], Any] | None = None
+        if is_packed or (memory and copy_in):
+            self.convert = self._pack
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
-        self.sent: list[
-            Payload
-        ] = []  # what is sent of them: themselves, or their copies in the buffers
-        self.buffers: list[
-            torch.Tensor
-        ] = []  # flat memory of the payloads: of packed ones, or the given memory
-        self.parts: list[list[torch.Tensor]] = []  # the fields in each buffer
-        self.areas: list[
-            list[tuple[Any, slice]]
-        ] = []  # per slot: memory, and which part of the number it holds
+        # What is sent of them: themselves, or their copies in the buffers.
+        self.sent: list[Payload] = []
+        # Flat memory of the payloads: of packed ones, or the given memory.
+        self.buffers: list[Tensor] = []
+        self.parts: list[list[Tensor]] = []  # the fields in each buffer
+        self.areas: list[list[Area]] = []  # of the sequence number, per slot
+        if is_packed and not memory:
+            memory = partial(_make_buffer, message, device)
         for slot in range(slots):
-            made = [(field, make_field(field, sender, slot)) for field in message.fields]
-            self.digests.append([digest(arrays, number_bytes(field)) for field, arrays in made])
-            if slot < slots - 1 and self.is_in_place:
-                continue
-            payload = sent = tensors.assemble(
-                message, [_to_tensors(field, arrays, device) for field, arrays in made]
-            )
-            if memory:
-                self.buffers.append(buffer := memory(slot))
-                self.parts.append(tensors.split_buffer(buffer, message))
-                tensors.pack(payload, message, self.parts[-1])
-                sent = tensors.unpack(buffer, message)
-                if is_packed:
-                    sent = buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
-            self.sent.append(sent)
-            self.pool.append(payload if self.convert else sent)
-            self.areas.append(self._find_areas(self.pool[-1]))
+            fields = [make_field(field, sender, slot) for field in message.fields]
+            self.digests.append(self._digest_fields(fields))
+            if self.is_in_place and slot < slots - 1:
+                continue  # the last payload is the only one
+            payload = self._to_payload(fields, device)
+            buffer = memory(slot) if memory else None
+            self._add_payload(payload, buffer)
 
-    def _find_areas(self, payload: Payload) -> list[tuple[Any, slice]]:
-        areas: list[tuple[Any, slice]] = []
+    def _digest_fields(self, fields: list[list[Any]]) -> list[int]:
+        """Return the hash of each field without its sequence number."""
+        digests = []
+        for field, arrays in zip(self.message.fields, fields, strict=True):
+            skip = number_bytes(field)
+            digests.append(digest(arrays, skip))
+        return digests
+
+    def _to_payload(self, fields: list[list[Any]], device: torch.device) -> Payload:
+        """Return the payload of arrays and strings, on the device."""
+        made = []
+        for field, arrays in zip(self.message.fields, fields, strict=True):
+            items = _to_tensors(field, arrays, device)
+            made.append(items)
+        return tensors.assemble(self.message, made)
+
+    def _add_payload(self, payload: Payload, buffer: Tensor | None) -> None:
+        """Add the payload of the next slot, which is written into the buffer if there is one."""
+        message = self.message
+        sent = payload
+        if buffer is not None:
+            parts = tensors.split_buffer(buffer, message)
+            tensors.pack(payload, message, parts)
+            self.buffers.append(buffer)
+            self.parts.append(parts)
+            sent = self._view(buffer)
+        numbered = payload if self.convert else sent
+        self.sent.append(sent)
+        self.pool.append(numbered)
+        self.areas.append(self._find_areas(numbered))
+
+    def _view(self, buffer: Tensor) -> Payload:
+        """Return what is sent of a payload in a buffer: the buffer if `is_packed`, or the fields in it."""
+        if not self.is_packed:
+            return tensors.unpack(buffer, self.message)
+        if self.message.packed_bytes % 8 == 0:
+            return buffer.view(torch.int64)
+        return buffer
+
+    def _find_areas(self, payload: Payload) -> list[Area]:
+        """Return where the sequence number is written, in each field that has one."""
+        areas = []
         for field in self.message.fields:
-            if size := number_bytes(field):
-                tensor = tensors.tensors_of(payload, field)[0]
-                row = tensor[(0,) * (tensor.dim() - 1)].reshape(
-                    -1
-                )  # a view, also of a tensor with gaps
-                area = row.view(torch.uint8)[:size]
-                # torch takes ten times as long to write to it.
-                areas.append((area.numpy().data if self.is_on_cpu else area, number_part(field)))
+            size = number_bytes(field)
+            if not size:
+                continue
+            tensor = tensors.tensors_of(payload, field)[0]
+            memory: Any = _first_bytes(tensor, size)
+            if self.is_on_cpu:
+                memory = memory.numpy().data  # torch takes ten times as long to write to it
+            area = Area(memory, number_part(field))
+            areas.append(area)
         return areas
 
     def make(self, number: int) -> Payload:
@@ -176,15 +238,18 @@ class Outbox:
         encoded: Any = encode_number(number, self.has_bools)
         if not self.is_on_cpu:
             encoded = torch.tensor(list(encoded), dtype=torch.uint8)
-        for area, part in self.areas[slot]:
-            area[:] = encoded[part]
-        return self.convert(slot) if self.convert else self.sent[slot]
+        for memory, part in self.areas[slot]:
+            memory[:] = encoded[part]
+        if self.convert:
+            return self.convert(slot)
+        return self.sent[slot]
 
     def convert_with(self, convert: Callable[[Payload, Message], Any]) -> None:
         """Send what this function makes of each payload, inside the clock."""
         self.convert = lambda slot: convert(self.pool[slot], self.message)
 
     def _pack(self, slot: int) -> Payload:
+        """Copy the payload of a slot into its buffer, and return what is sent of it."""
         tensors.pack(self.pool[slot], self.message, self.parts[slot])
         return self.sent[slot]
 
@@ -193,27 +258,48 @@ class Outbox:
 
         A reader that still needs them gets wrong bytes. In given memory, the bits before are restored as well.
         """
-        changed = [
-            self.buffers[n % len(self.buffers)] for n in (number, number - 1) if n and self.buffers
-        ]
-        if self.is_in_place:
-            changed = self.buffers[:1]
-            for field in self.message.fields:
-                items = tensors.flat_items(self.pool[0], field)
-                changed += [items[part] for part in field.changed_items]
-        for tensor in changed:
+        for tensor in self._find_changed(number):
             torch.bitwise_not(tensor, out=tensor)
+
+    def _find_changed(self, number: int) -> list[Tensor]:
+        """Return the memory that `change_parameters` inverts."""
+        if not self.is_in_place:
+            newest = [sent for sent in (number, number - 1) if sent > 0]
+            slots = [sent % len(self.buffers) for sent in newest]
+            return [self.buffers[slot] for slot in slots]
+        changed = self.buffers[:1]
+        for field in self.message.fields:
+            items = tensors.flat_items(self.pool[0], field)
+            changed += [items[part] for part in field.changed_items]
+        return changed
+
+
+def _make_buffer(message: Message, device: torch.device, slot: int) -> Tensor:
+    """Return memory for a packed message. Its pages are in memory already."""
+    return torch.ones(message.packed_bytes, dtype=torch.uint8, device=device)
+
+
+def _first_bytes(tensor: Tensor, size: int) -> Tensor:
+    """Return a view of the first bytes of a tensor's first row. The tensor may have gaps between its rows."""
+    first_row = (0,) * (tensor.dim() - 1)
+    items = tensor[first_row].reshape(-1)
+    return items.view(torch.uint8)[:size]
 
 
 def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:
+    """Return the tensors of a field: copies on a GPU, or views of the field's storage if it has one."""
     if field.is_python:
         return arrays
     made = [tensors.from_array(array, field.dtype).to(device) for array in arrays]
     if not field.storage:
         return made
-    storage = torch.zeros(
-        field.storage, dtype=made[0].dtype, device=device
-    )  # one for all tensors of the field
-    if not field.is_list:
-        return [storage[tuple(map(slice, field.shape))].copy_(made[0])]
-    return [storage[index, : len(tensor)].copy_(tensor) for index, tensor in enumerate(made)]
+    dtype = tensors.torch_dtype(field.dtype)
+    storage = torch.zeros(field.storage, dtype=dtype, device=device)
+    if field.is_list:
+        views = [storage[row, :length] for row, length in enumerate(field.lengths)]
+    else:
+        corner = tuple(slice(count) for count in field.shape)
+        views = [storage[corner]]
+    for view, tensor in zip(views, made, strict=True):
+        view.copy_(tensor)
+    return views

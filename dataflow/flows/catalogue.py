@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import pairwise, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 from common import sizes as demo_sizes
 from dataflow.errors import did_you_mean
@@ -39,14 +39,17 @@ def online_dpo(
     message is not whole int64 words.
     """
     sizes = demo_sizes.message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)
-    reads = {
-        name: tuple(sender for sender, reader in demo_sizes.EDGES if reader == name)
-        for name in sizes
-    }
-    tasks = tuple(Task(name, reads[name], flat_message(sizes[name])) for name in demo_sizes.MODELS)
-    return Flow(
-        "online-dpo", "online DPO", flat_message(sizes[DRIVER]), tasks, returns=reads[DRIVER]
-    )
+    tasks = []
+    for name in demo_sizes.MODELS:
+        task = Task(name, _demo_senders(name), flat_message(sizes[name]))
+        tasks.append(task)
+    query = flat_message(sizes[DRIVER])
+    return Flow("online-dpo", "online DPO", query, tuple(tasks), returns=_demo_senders(DRIVER))
+
+
+def _demo_senders(reader: str) -> tuple[str, ...]:
+    """Return the senders whose messages a model of the demo, or its driver, reads."""
+    return tuple(sender for sender, other in demo_sizes.EDGES if other == reader)
 
 
 def round_trip(message_bytes: int = 1024) -> Flow:
@@ -55,34 +58,62 @@ def round_trip(message_bytes: int = 1024) -> Flow:
 
 def chain(message_bytes: int = 1024, actors: int = 4) -> Flow:
     """Driver -> actor-1 -> actor-2 -> ... -> driver, the same number of bytes on every edge."""
-    names = [DRIVER, *(f"actor-{index}" for index in range(1, actors + 1))]
-    links = tuple(
-        Task(name, (before,), flat_message(message_bytes)) for before, name in pairwise(names)
-    )
-    name, title = (
-        (f"chain-{actors}", f"chain of {actors}") if actors > 1 else ("round-trip", "round trip")
-    )
-    return Flow(name, title, flat_message(message_bytes), links, returns=(names[-1],))
+    message = flat_message(message_bytes)
+    path = [DRIVER, *_actor_names(actors)]
+    tasks = tuple(Task(name, (before,), message) for before, name in pairwise(path))
+    last = path[-1]
+    if actors > 1:
+        return Flow(f"chain-{actors}", f"chain of {actors}", message, tasks, returns=(last,))
+    return Flow("round-trip", "round trip", message, tasks, returns=(last,))
 
 
 def scatter_gather(message_bytes: int = 1024, actors: int = 4) -> Flow:
     """The driver sends one message to every actor at once and waits for all answers."""
-    names = tuple(f"actor-{index}" for index in range(1, actors + 1))
     message = flat_message(message_bytes)
+    names = _actor_names(actors)
     answers = tuple(Task(name, (DRIVER,), message) for name in names)
-    return Flow(
-        f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names
-    )
+    title = f"scatter-gather of {actors}"
+    return Flow(f"scatter-gather-{actors}", title, message, answers, returns=names)
 
 
-# Actors that send when the driver begins, by the number of all: the sender, and the readers of its message.
-SENDS: dict[str, Callable[[int], list[tuple[int, Sequence[int]]]]] = {
-    "ring": lambda count: [(sender, [sender % count + 1]) for sender in range(1, count + 1)],
-    "all-to-all": lambda count: [
-        (sender, [reader]) for sender, reader in permutations(range(1, count + 1), 2)
-    ],
-    "fan-in": lambda count: [(sender, [count]) for sender in range(1, count)],
-    "fan-out": lambda count: [(1, range(2, count + 1))],
+def _actor_names(count: int) -> tuple[str, ...]:
+    return tuple(f"actor-{number}" for number in range(1, count + 1))
+
+
+class Send(NamedTuple):
+    """A message that an actor sends when the driver begins. Actors have the numbers from 1."""
+
+    sender: int
+    readers: Sequence[int]
+
+
+def _sends_of_ring(actors: int) -> list[Send]:
+    """Each actor sends to the next one, and the last one to the first."""
+    sends = [Send(sender, [sender + 1]) for sender in range(1, actors)]
+    return [*sends, Send(actors, [1])]
+
+
+def _sends_of_all_to_all(actors: int) -> list[Send]:
+    """Each actor sends another message to each of the others."""
+    numbers = range(1, actors + 1)
+    return [Send(sender, [reader]) for sender, reader in permutations(numbers, 2)]
+
+
+def _sends_of_fan_in(actors: int) -> list[Send]:
+    """All others send to the last actor."""
+    return [Send(sender, [actors]) for sender in range(1, actors)]
+
+
+def _sends_of_fan_out(actors: int) -> list[Send]:
+    """The first actor sends one message, which all others read."""
+    return [Send(1, range(2, actors + 1))]
+
+
+SENDS: dict[str, Callable[[int], list[Send]]] = {
+    "ring": _sends_of_ring,
+    "all-to-all": _sends_of_all_to_all,
+    "fan-in": _sends_of_fan_in,
+    "fan-out": _sends_of_fan_out,
 }
 
 
@@ -90,20 +121,28 @@ def pattern(name: str, message_bytes: int = 1024, actors: int = 4) -> Flow:
     """Return the flow of a name in SENDS."""
     if actors < 2:
         raise ValueError(f"--actors {actors}: {name} has at least 2")
-    reads, tasks = defaultdict[int, list[str]](list), list[Task]()
-    for sender, readers in SENDS[name](actors):
-        tasks.append(
-            Task(
-                f"send-{len(tasks) + 1}", (DRIVER,), flat_message(message_bytes), f"actor-{sender}"
-            )
-        )
+    message = flat_message(message_bytes)
+    tasks = []
+    reads = defaultdict[int, list[str]](list)  # what each reader reads
+    for index, (sender, readers) in enumerate(SENDS[name](actors), start=1):
+        task = Task(f"send-{index}", (DRIVER,), message, f"actor-{sender}")
+        tasks.append(task)
         for reader in readers:
-            reads[reader].append(tasks[-1].name)
-    tasks += [
-        Task(f"receive-{n}", tuple(reads[n]), ACKNOWLEDGEMENT, f"actor-{n}") for n in sorted(reads)
-    ]
-    returns = tuple(f"receive-{number}" for number in sorted(reads))
-    return Flow(f"{name}-{actors}", f"{name} of {actors}", ACKNOWLEDGEMENT, tuple(tasks), returns)
+            reads[reader].append(task.name)
+    returns = []
+    for reader, names in sorted(reads.items()):
+        task = Task(f"receive-{reader}", tuple(names), ACKNOWLEDGEMENT, f"actor-{reader}")
+        tasks.append(task)
+        returns.append(task.name)
+    title = f"{name} of {actors}"
+    return Flow(f"{name}-{actors}", title, ACKNOWLEDGEMENT, tuple(tasks), tuple(returns))
+
+
+def flows_of_studies() -> dict[str, Callable[..., Flow]]:
+    flows: dict[str, Callable[..., Flow]] = {}
+    for study in studies().values():
+        flows |= study.flows
+    return flows
 
 
 FLOWS: dict[str, Callable[..., Flow]] = {
@@ -116,12 +155,23 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "chain": chain,
     "scatter-gather": scatter_gather,
     **{name: partial(pattern, name) for name in SENDS},
-    **{name: function for study in studies().values() for name, function in study.flows.items()},
+    **flows_of_studies(),
 }
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
-ALL_FLOWS = [(name, name, None) for name in FLOWS] + [
-    (f"{n} --message fields", n, "fields") for n in FLOWS_OF_FIELDS
+
+
+class Listed(NamedTuple):
+    """A flow in lists of all flows."""
+
+    label: str
+    name: str
+    message: str | None  # the value of --message, if the flow has other messages with it
+
+
+ALL_FLOWS = [
+    *(Listed(name, name, None) for name in FLOWS),
+    *(Listed(f"{name} --message fields", name, "fields") for name in FLOWS_OF_FIELDS),
 ]
 
 
@@ -139,7 +189,9 @@ def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
     if name not in FLOWS:
         others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
         raise ValueError(f"unknown flow {name}{did_you_mean(name, FLOWS) or others}")
-    return FLOWS_OF_FIELDS.get(name, FLOWS[name]) if message else FLOWS[name]
+    if message and name in FLOWS_OF_FIELDS:
+        return FLOWS_OF_FIELDS[name]
+    return FLOWS[name]
 
 
 def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
@@ -155,70 +207,99 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     Raise ValueError if the sizes do not make a flow, or if one of them belongs to another flow.
     """
     given = {size: value for size, value in sizes.items() if value is not None}
-    iteration_bytes, fields = given.pop("iteration_bytes", None), given.pop("fields", None)
+    iteration_bytes = given.pop("iteration_bytes", None)
+    fields = given.pop("fields", None)
     if fields:
         message = None  # --fields cuts the flat message
-    defaults = flow_sizes(name, message)
-    for size in given.keys() - defaults.keys():
-        owners = [label for label, flow, form in ALL_FLOWS if size in flow_sizes(flow, form)]
-        others = f"; {name} has {', '.join(map(flag_name, defaults))}" if defaults else ""
-        raise ValueError(
-            f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}"
-        )
-    flow = flow_function(name, message)(**given)
+    _check_sizes(given, name, message)
+    build = flow_function(name, message)
+    flow = build(**given)
     if iteration_bytes and not flow.is_flat:
-        raise ValueError(f"--iteration-bytes changes flat messages, and {name} has messages of fields: leave it out, "
-                         "and use --batch-size")  # fmt: skip
+        raise ValueError(
+            f"--iteration-bytes changes flat messages, and {name} has messages of fields: leave it "
+            "out, and use --batch-size"
+        )
     if iteration_bytes:
         flow = scale_flow(flow, iteration_bytes)
-    return cut_messages(flow, fields) if fields else flow
+    if fields:
+        flow = cut_messages(flow, fields)
+    return flow
+
+
+def _check_sizes(given: Mapping[str, Any], name: str, message: str | None) -> None:
+    """Raise ValueError for a size that this flow does not have."""
+    sizes = flow_sizes(name, message)
+    for size in given:
+        if size in sizes:
+            continue
+        owners = [flow.label for flow in ALL_FLOWS if size in flow_sizes(flow.name, flow.message)]
+        text = f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out"
+        if sizes:
+            flags = ", ".join(flag_name(other) for other in sizes)
+            text += f"; {name} has {flags}"
+        raise ValueError(text)
 
 
 def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
     """Return the flat flow with about `iteration_bytes` per iteration: each message keeps its share, in int64 words.
 
-    Acknowledgements keep their 8 bytes, unless the flow has no other messages.
+    Acknowledgements keep their 8 bytes, unless the flow has no other messages. Raise ValueError if there
+    is less than a word per message.
     """
     smallest = NUMBER_BYTES * len(flow.edges)
     if iteration_bytes < smallest:
-        raise ValueError(f"--iteration-bytes {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least "
-                         f"8 bytes per iteration: give {smallest} or more")  # fmt: skip
-    kept = (
-        {ACKNOWLEDGEMENT} if any(message != ACKNOWLEDGEMENT for message in flow.messages) else set()
-    )
-    kept_bytes = sum(edge.bytes for edge in flow.edges if edge.message in kept)
-    factor = (iteration_bytes - kept_bytes) / (flow.bytes_per_iteration - kept_bytes)
+        raise ValueError(
+            f"--iteration-bytes {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at "
+            f"least 8 bytes per iteration: give {smallest} or more"
+        )
+    others = [edge for edge in flow.edges if edge.message != ACKNOWLEDGEMENT]
+    scaled = others or flow.edges
+    scaled_bytes = sum(edge.bytes for edge in scaled)
+    kept_bytes = flow.bytes_per_iteration - scaled_bytes
+    factor = (iteration_bytes - kept_bytes) / scaled_bytes
 
     def scale(message: Message) -> Message:
-        count = NUMBER_BYTES * max(1, round(message.bytes * factor / NUMBER_BYTES))
-        return message if message in kept else flat_message(count)
+        if others and message == ACKNOWLEDGEMENT:
+            return message
+        words = round(message.bytes * factor / NUMBER_BYTES)
+        return flat_message(NUMBER_BYTES * max(1, words))
 
     return flow.with_messages(scale)
 
 
 def cut_messages(flow: Flow, count: int) -> Flow:
-    """Return the flow with each tensor cut into `count` tensors of nearly equal size. Lists stay as they are."""
+    """Return the flow with each tensor cut into `count` tensors of nearly equal size. Lists stay as they are.
+
+    Raise ValueError if a tensor has fewer items.
+    """
 
     def cut(message: Message) -> Message:
+        if message == ACKNOWLEDGEMENT:
+            return message
         fields: list[Field] = []
         for field in message.fields:
-            items, remainder = divmod(field.bytes // ITEM_BYTES[field.dtype], count)
-            if field.is_list or message == ACKNOWLEDGEMENT:
-                fields.append(field)
-            elif items:
-                name, lengths = (
-                    field.name or "part",
-                    [items + (n < remainder) for n in range(count)],
-                )
-                fields += [
-                    Field(f"{name}_{n}", field.dtype, (length,)) for n, length in enumerate(lengths)
-                ]
-            else:
-                raise ValueError(f"--fields {count}: {flow.name} has a tensor of only {field.bytes} bytes: give fewer "
-                                 "fields or a larger --iteration-bytes")  # fmt: skip
+            fields += [field] if field.is_list else _cut_field(field, count, flow.name)
         return Message(tuple(fields))
 
     return flow.with_messages(cut)
+
+
+def _cut_field(field: Field, count: int, flow_name: str) -> list[Field]:
+    """Return `count` flat tensors that together have the items of a tensor. The first ones may have one item more."""
+    items = field.bytes // ITEM_BYTES[field.dtype]
+    if items < count:
+        raise ValueError(
+            f"--fields {count}: {flow_name} has a tensor of only {field.bytes} bytes: give fewer "
+            "fields or a larger --iteration-bytes"
+        )
+    shortest, remainder = divmod(items, count)
+    name = field.name or "part"
+    parts = []
+    for index in range(count):
+        length = shortest + 1 if index < remainder else shortest
+        part = Field(f"{name}_{index}", field.dtype, (length,))
+        parts.append(part)
+    return parts
 
 
 def describe_flows() -> str:
@@ -226,14 +307,10 @@ def describe_flows() -> str:
     lines = []
     for label, name, message in ALL_FLOWS:
         flow = build_flow(name, {}, message)
-        sizes = ", ".join(
-            f"{flag_name(size)} {value}"
-            for size, value in flow_sizes(name, message).items()
-            if value
-        )
-        lines.append(
-            f"{label}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})"
-        )
+        defaults = flow_sizes(name, message).items()
+        sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in defaults if value)
+        total = format_bytes(flow.bytes_per_iteration)
+        lines.append(f"{label}: {flow.title}, {total} per iteration ({sizes})")
     return "\n".join([*lines, "--dry-run shows the messages of a flow."])
 
 

@@ -69,6 +69,16 @@ class Field:
         return self.dtype in PYTHON_DTYPES
 
     @property
+    def packed_dtype(self) -> str:
+        """Return the dtype of the tensor as which the field is packed."""
+        return PYTHON_DTYPES.get(self.dtype, self.dtype)
+
+    @property
+    def array_dtype(self) -> str:
+        """Return the dtype of the field's numpy arrays."""
+        return ARRAY_DTYPES.get(self.dtype, self.dtype)
+
+    @property
     def is_list(self) -> bool:
         return bool(self.lengths)
 

@@ -20,6 +20,7 @@ from dataflow.measure.monitor import DriverReport
 from dataflow.measure.references import measure_copies, measure_null_transport
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_environment, hash_clock_code
+from dataflow.workers.worker_group import WorkerGroup
 
 
 def measure_plan(plan: Plan, report: DriverReport) -> None:
@@ -30,44 +31,54 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
             f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi"
         )
     run.null_transport_seconds = measure_null_transport(plan)
-    warm, all_cores, cold, run.cold_copy_faults = measure_copies(plan)
-    run.memcpy_before_seconds, run.memcpy_all_cores_seconds, run.cold_copy_before_seconds = (
-        warm,
-        all_cores,
-        cold,
-    )
+    warm, all_cores, cold, cold_faults = measure_copies(plan)
+    run.memcpy_before_seconds = warm
+    run.memcpy_all_cores_seconds = all_cores
+    run.cold_copy_before_seconds = cold
+    run.cold_copy_faults = cold_faults
     report.environments = [describe_environment()]
     report.write(plan.run_folder)
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
-    uses_ray = (
-        plan.transport.runtime.uses_ray or plan.options.address
-    )  # otherwise, Ray is not imported
-    worker_group = "ray_workers:RayWorkers" if uses_ray else "worker_group:WorkerGroup"
-    workers = resolve_name(f"dataflow.workers.{worker_group}")(plan)
+    workers = make_workers(plan)
     with workers.closing:
         try:
-            if workers.nodes:
-                workers.nodes.measure(plan, report)
-            # Imported here, because each runtime has modules of its own.
-            connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[
-                plan.transport.function
-            ]
-            connection = connect(workers)
-            run.data_paths, run.setup_seconds = connection.data_paths, connection.setup_seconds
-            report.environments[0]["clock_code"] = hash_clock_code()
-            report.write(plan.run_folder)
-            Measurement(plan, workers, connection, report).measure()
-            run.nodes = workers.worker_nodes
-            report.write(plan.run_folder)
+            measure_transport(plan, workers, report)
         except Exception as error:
             cause = workers.explain(error)
-            report.failure, report.actor_raised = str(cause or ""), isinstance(cause, ActorRaised)
+            report.failure = str(cause or "")
+            report.actor_raised = isinstance(cause, ActorRaised)
             report.write(plan.run_folder)  # now, because it may take long to close the transport
             raise
     workers.stop()
     run.memcpy_after_seconds, _, run.cold_copy_after_seconds, _ = measure_copies(plan)
     report.finished = True
+    report.write(plan.run_folder)
+
+
+def make_workers(plan: Plan) -> WorkerGroup:
+    """Return the workers of a plan, which have not started. Ray is imported only if the plan needs it."""
+    uses_ray = plan.transport.runtime.uses_ray or plan.options.address
+    worker_group = "ray_workers:RayWorkers" if uses_ray else "worker_group:WorkerGroup"
+    group_class = resolve_name(f"dataflow.workers.{worker_group}")
+    return group_class(plan)
+
+
+def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
+    """Start the workers, connect the transport, and run the iterations."""
+    run = report.run
+    if workers.nodes:
+        workers.nodes.measure(plan, report)
+    # Imported here, because each runtime has modules of its own.
+    transports = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")
+    connect = transports[plan.transport.function]
+    connection = connect(workers)
+    run.data_paths = connection.data_paths
+    run.setup_seconds = connection.setup_seconds
+    report.environments[0]["clock_code"] = hash_clock_code()
+    report.write(plan.run_folder)
+    Measurement(plan, workers, connection, report).measure()
+    run.nodes = workers.worker_nodes
     report.write(plan.run_folder)
 
 
@@ -78,9 +89,8 @@ def main() -> None:
     try:
         measure_plan(pickle.loads((folder / "plan").read_bytes()), report)
     except BaseException as error:
-        is_known = isinstance(error, SuiteError) or "allocate memory" in str(
-            error
-        )  # the latter is of torch
+        is_out_of_memory = "allocate memory" in str(error)  # as torch says it
+        is_known = isinstance(error, SuiteError) or is_out_of_memory
         if not report.failure and not is_known:  # a defect of the suite
             traceback.print_exc()
         text = str(error).partition("\n")[0] if is_known else f"{type(error).__name__}: {error}"

@@ -102,12 +102,14 @@ def bind_task(flow, task, actor, sent, hint):
         # Ray cannot compile a task that joins accelerator edges. It can compile methods that receive one
         # message each and pass it on, inside the reading actor.
         inputs = [actor.pass_through.bind(task.name, message) for message in inputs]
-    own = []
+    # Messages of the task's own actor are no inputs, because they are there already. Ray gets them as arguments
+    # so that it runs their tasks before this one.
+    run_before = []
     for source in task.reads:
         if flow.actor(source) == task.actor:
-            own.append(sent[source])
-    method = actor.run_after if own else actor.forward_step
-    return method.bind(task.name, *inputs, *own)
+            run_before.append(sent[source])
+    method = actor.run_after if run_before else actor.forward_step
+    return method.bind(task.name, *inputs, *run_before)
 
 
 def prepare_channels(endpoint):

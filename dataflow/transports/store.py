@@ -21,9 +21,10 @@ def by_driver_queue(workers: WorkerGroup) -> Connection:
     workers.start()
     flow = workers.sent_flow
     device = workers.plan.device
-    slots: dict = {}
+    slots: dict = {}  # edge -> reference to a dict in the store, which has the reference to the message
 
     def get(edge):
+        """Read the message of an edge into the memory of the driver's device."""
         item = ray.get(slots[edge])
         payload = ray.get(item["reference"])
         return HOST.decode(payload, edge.message, device)

@@ -55,10 +55,11 @@ class RayWorkers(WorkerGroup):
             if self.plan.options.address:  # a private cluster has them already
                 options["runtime_env"] = {"env_vars": self.nodes.network_settings(node)}
             # The name of the class is the actor's name, so Ray also names its process after it.
-            remote_class = ray.remote(**options)(type(name, (actor_class,), {})).options(
+            named_class = type(name, (actor_class,), {})
+            placed_class = ray.remote(**options)(named_class).options(
                 num_gpus=self.plan.gpus_per_actor, scheduling_strategy=self.nodes.affinity(node)
             )
-            self.actors[name] = remote_class.remote(self.plan, name, *extra)
+            self.actors[name] = placed_class.remote(self.plan, name, *extra)
         if has_loop:
             for name, actor in self.actors.items():
                 loop = actor.run.options(concurrency_group="loop")

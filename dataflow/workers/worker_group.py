@@ -3,7 +3,6 @@
 import multiprocessing
 import sys
 import threading
-from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from operator import methodcaller
 from typing import Any
 
 from dataflow.endpoints.actor import Actor, Endpoint
+from dataflow.endpoints.payload import Digests
 from dataflow.endpoints.tensors import Codec
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.flows.flow import DRIVER
@@ -21,26 +21,20 @@ from dataflow.plan.plan import Plan
 class Connection:
     """A transport that is ready."""
 
-    submit: Callable[
-        [Any], Any
-    ]  # sends a query and does not wait; its result is the argument of `collect`
-    collect: Callable[
-        [Any], Sequence[Any]
-    ]  # waits for the results, and returns them in the order of `Flow.returns`
-    data_paths: dict[
-        str, str
-    ]  # edge -> how its bytes travel, read from the running system if possible
-    setup_seconds: dict[str, float] = field(
-        default_factory=dict
-    )  # what was done once, such as registering memory
+    # Sends a query and does not wait. Its result is the argument of `collect`.
+    submit: Callable[[Any], Any]
+    # Waits for the results, and returns them in the order of `Flow.returns`.
+    collect: Callable[[Any], Sequence[Any]]
+    # Edge -> how its bytes travel, read from the running system if possible.
+    data_paths: dict[str, str]
+    # What was done once, such as registering memory.
+    setup_seconds: dict[str, float] = field(default_factory=dict)
     # Returns the wrong samples of the transport's own readers. It is called between groups of iterations.
     check: Callable[[], dict[str, int]] = dict
-    facts: Callable[[], dict[str, Any]] = (
-        dict  # returns fields of the Run that only the transport knows, at the end
-    )
-    spans: Callable[[], dict[str, Any]] = (
-        dict  # --trace: returns the spans of processes that are not workers, by name
-    )
+    # Returns fields of the Run that only the transport knows, at the end.
+    facts: Callable[[], dict[str, Any]] = dict
+    # --trace: returns the spans of processes that are not workers, by name.
+    spans: Callable[[], dict[str, Any]] = dict
 
 
 class WorkerGroup:
@@ -52,19 +46,18 @@ class WorkerGroup:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.sent_flow = plan, plan.sent_flow
-        self.actors: dict[
-            str, Any
-        ] = {}  # worker name -> Ray actor handle, process, or endpoint in this process
+        self.plan = plan
+        self.sent_flow = plan.sent_flow
+        # Worker name -> Ray actor handle, process, or endpoint in this process.
+        self.actors: dict[str, Any] = {}
         self.pipes: dict[str, Any] = {}  # to the processes
         self.driver: Any = None  # the driver's endpoint
         self.nodes: Any = None  # of a Ray cluster
         self.worker_nodes = dict.fromkeys(plan.worker_names, 0)  # the driver's node is 0
         self.first_iteration = 0  # of the current group
         self.first_timed = 0  # iteration; 0 during the warm-up
-        self.closing = (
-            ExitStack()
-        )  # is closed after the last iteration, while the actors are still there
+        # Is closed after the last iteration, while the actors are still there.
+        self.closing = ExitStack()
         # The names of queues' semaphores begin with the run's name, so that cleanup finds them.
         multiprocessing.current_process()._config["semprefix"] = f"/{plan.run_folder.name}"  # type: ignore[attr-defined]
 
@@ -76,9 +69,14 @@ class WorkerGroup:
         codec: Codec | None = None,
     ) -> None:
         """Start actor_class(plan, name, *extra) per actor, with the codec as last argument, and driver_class."""
-        self._start_actors(actor_class, (*extra, codec) if codec else extra)
+        arguments = (*extra, codec) if codec else extra
+        self._start_actors(actor_class, arguments)
         self.driver = driver_class(self.plan, DRIVER, *extra)
-        self.call("learn_digests", dict(ChainMap(*self.call("payload_digests").values())))
+        # Each reader verifies what others send, so each worker gets the hashes of all.
+        digests: Digests = {}
+        for digests_of_worker in self.call("payload_digests").values():
+            digests |= digests_of_worker
+        self.call("learn_digests", digests)
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
         names = self.plan.worker_names[1:]

@@ -19,7 +19,6 @@ import numpy as np
 
 from dataflow.endpoints.tensors import ARRAYS, assemble, tensors_of
 from dataflow.flows.flow import Edge
-from dataflow.flows.message import ARRAY_DTYPES
 from dataflow.studies.external_systems.peers import (
     Peer,
     by_sockets,
@@ -44,7 +43,7 @@ def from_json(data, edge, device):
     fields = json.loads(data)
     for index, field in enumerate(edge.message.fields):
         if not field.is_python:
-            dtype = ARRAY_DTYPES.get(field.dtype, field.dtype)
+            dtype = field.array_dtype
             items = zip(fields[index], field.shapes, strict=True)
             fields[index] = [np.array(item, dtype).reshape(shape) for item, shape in items]
     return ARRAYS.decode(assemble(edge.message, fields), edge.message, device)

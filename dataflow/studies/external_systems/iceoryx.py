@@ -11,79 +11,113 @@ SLICE_MARGIN = 2**16  # bytes of the pickle in a message, whose memory grows if 
 
 
 class IceoryxPeer(Peer):
-    """A service per sending task. It writes a message once into shared memory, and its readers get a view of it."""
+    """A service per sending task. It writes a message once into shared memory, and its readers get a view of it.
+
+    A message has only the readers that have subscribed before it is sent. So a sender opens its publishers when
+    each of its readers has published the address "ready".
+    """
 
     def __init__(self, endpoint):
         super().__init__(endpoint)
         import iceoryx2
 
-        self.library, self.in_flight = iceoryx2, self.plan.options.in_flight
-        iceoryx2.set_log_level(iceoryx2.LogLevel.Error)
-        config = iceoryx2.config.default()
-        config.global_cfg.root_path = iceoryx2.Path.new(str(self.plan.run_folder))
-        config.global_cfg.prefix = iceoryx2.FileName.new(
-            f"{self.plan.run_folder.name}."
-        )  # cleanup finds it
-        self.node = iceoryx2.NodeBuilder.new().config(config).create(iceoryx2.ServiceType.Ipc)
-        self.subscribers, self.publishers = {}, {}
-        self.views: dict[Any, deque] = {edge: deque(maxlen=self.in_flight) for edge in self.reads}
+        self.loan_error = iceoryx2.LoanError
+        self.in_flight = self.plan.options.in_flight
+        self.node = make_node(self.plan.run_folder)
+        self.subscribers = {}  # by edge, with the listener of its events
+        self.publishers = {}  # by sending task, with the notifier of its events
+        # The memory of a message is free again after as many messages as are in flight.
+        self.views: dict[Any, deque] = {}
         for edge in self.reads:
-            messages, events = self.open_service(edge.source)
-            self.subscribers[edge] = (
-                messages.subscriber_builder().create(),
-                events.listener_builder().create(),
-            )
+            self.views[edge] = deque(maxlen=self.in_flight)
+            self.subscribe(edge)
             self.publish_address(edge, "ready")
         for edge in self.sends:
             self.wait_for_address(edge)
         for task in dict.fromkeys(edge.source for edge in self.sends):
-            messages, events = self.open_service(task)
-            builder = messages.publisher_builder().allocation_strategy(
-                iceoryx2.AllocationStrategy.PowerOfTwo
-            )
-            publisher = builder.initial_max_slice_len(
-                self.flow.message(task).bytes + SLICE_MARGIN
-            ).create()
-            self.publishers[task] = publisher, events.notifier_builder().create()
+            self.open_publisher(task)
+
+    def subscribe(self, edge):
+        """Begin to receive the messages of an edge. What is sent before is lost."""
+        messages, events = self.open_service(edge.source)
+        subscriber = messages.subscriber_builder().create()
+        listener = events.listener_builder().create()
+        self.subscribers[edge] = subscriber, listener
+
+    def open_publisher(self, task):
+        """Prepare to send the messages of a task, when all of its readers have subscribed."""
+        from iceoryx2 import AllocationStrategy
+
+        messages, events = self.open_service(task)
+        message_bytes = self.flow.message(task).bytes
+        builder = messages.publisher_builder()
+        builder = builder.initial_max_slice_len(message_bytes + SLICE_MARGIN)
+        builder = builder.allocation_strategy(AllocationStrategy.PowerOfTwo)
+        publisher = builder.create()
+        notifier = events.notifier_builder().create()
+        self.publishers[task] = publisher, notifier
 
     def open_service(self, task):
         """Return the service of a task's messages, and that of the events that wake its readers up."""
-        readers, name = len(self.flow.edges_from(task)), self.library.ServiceName.new(task)
-        messages = self.node.service_builder(name).publish_subscribe(
-            self.library.Slice[ctypes.c_uint8]
-        )
-        messages = messages.max_subscribers(readers).max_nodes(readers + 1).max_publishers(1)
+        from iceoryx2 import ServiceName, Slice
+
+        service = self.node.service_builder(ServiceName.new(task))
+        readers = len(self.flow.edges_from(task))
+        nodes = readers + 1
+        messages = service.publish_subscribe(Slice[ctypes.c_uint8])
+        messages = messages.max_publishers(1).max_subscribers(readers).max_nodes(nodes)
         messages = messages.subscriber_max_buffer_size(self.in_flight)
         messages = messages.subscriber_max_borrowed_samples(self.in_flight + 1)
-        events = (
-            self.node.service_builder(name).event().max_listeners(readers).max_nodes(readers + 1)
-        )
+        events = service.event().max_listeners(readers).max_nodes(nodes)
         return messages.open_or_create(), events.open_or_create()
 
     def send(self, task, payload):
+        """Write a message into shared memory, and wake its readers up."""
         publisher, notifier = self.publishers[task]
-        block = [memoryview(part).cast("B") for part in to_block(payload, self.flow.message(task))]
+        block = to_block(payload, self.flow.message(task))
+        parts = [memoryview(part).cast("B") for part in block]
+        count = sum(map(len, parts))
         try:
-            sample = publisher.loan_slice_uninit(sum(map(len, block)))
-        except self.library.LoanError as error:
-            raise RunFailed(
-                f"{task} cannot write its message into shared memory: {error}"
-            ) from None
-        view, end = sample.payload().as_memory_view().cast("B"), 0
-        for part in block:
-            view[end : end + len(part)] = part
-            end += len(part)
+            sample = publisher.loan_slice_uninit(count)
+        except self.loan_error as error:
+            reason = f"{task} cannot write its message into shared memory: {error}"
+            raise RunFailed(reason) from None
+        write(parts, sample.payload().as_memory_view().cast("B"))
         sample.assume_init().send()
         notifier.notify()
 
     def read(self, edge):
+        """Wait for the next message of an edge, and return the payload that lies in its shared memory."""
         subscriber, listener = self.subscribers[edge]
-        while (sample := subscriber.receive()) is None:
+        sample = subscriber.receive()
+        while sample is None:
             listener.blocking_wait()
-        self.views[edge].append(
-            sample
-        )  # its memory is free again after as many messages as are in flight
-        return from_block(sample.payload().as_memory_view(), edge, self.endpoint.device)
+            sample = subscriber.receive()
+        self.views[edge].append(sample)
+        memory = sample.payload().as_memory_view()
+        return from_block(memory, edge, self.endpoint.device)
+
+
+def make_node(run_folder):
+    """Return a node of iceoryx2 whose files the cleanup of the run finds."""
+    import iceoryx2
+
+    iceoryx2.set_log_level(iceoryx2.LogLevel.Error)
+    config = iceoryx2.config.default()
+    places = config.global_cfg
+    places.root_path = iceoryx2.Path.new(str(run_folder))
+    places.prefix = iceoryx2.FileName.new(f"{run_folder.name}.")
+    builder = iceoryx2.NodeBuilder.new().config(config)
+    return builder.create(iceoryx2.ServiceType.Ipc)
+
+
+def write(parts, memory):
+    """Write the parts one after the other into the memory. All of them are views of bytes."""
+    begin = 0
+    for part in parts:
+        end = begin + len(part)
+        memory[begin:end] = part
+        begin = end
 
 
 PEERS = {"iceoryx2": (IceoryxPeer, "shared memory of iceoryx2")}

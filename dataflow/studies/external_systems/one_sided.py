@@ -25,55 +25,84 @@ class NixlPeer(Peer):
         super().__init__(endpoint)
         from nixl._api import nixl_agent, nixl_agent_config
 
-        name = self.plan.transport.name
-        self.operation = "WRITE" if name == "nixl-write" else "READ"
-        has_thread = (
-            name == "nixl-read-thread"
-        )  # it polls all the time, as in Ray; here, each worker polls itself
-        self.agent = nixl_agent(endpoint.name, nixl_agent_config(has_thread, backends=["UCX"]))
-        for outbox in endpoint.outboxes.values():
+        transport = self.plan.transport.name
+        self.is_write = transport == "nixl-write"
+        # The thread polls all the time, as in Ray. Without it, each worker polls itself.
+        has_thread = transport == "nixl-read-thread"
+        config = nixl_agent_config(has_thread, backends=["UCX"])
+        self.agent = nixl_agent(endpoint.name, config)
+        self.arrived: dict[Edge, deque[bytes]] = {edge: deque() for edge in self.reads}
+        self.buffers = {}  # by edge, in turn: a payload to receive into, and its descriptors
+        self.targets = {}  # by edge, in turn: the descriptors of its reader's payloads
+        self.register_outboxes()
+        for edge in self.reads:
+            self.publish_buffers(edge)
+        metadata = self.agent.get_agent_metadata()
+        self.publish_address(endpoint.name, metadata.hex())
+        self.add_agents()
+        for edge in self.sends:
+            self.find_targets(edge)
+
+    def register_outboxes(self):
+        """Register all memory that messages are sent from."""
+        for outbox in self.endpoint.outboxes.values():
             for payload in outbox.buffers or outbox.pool:
                 self.agent.register_memory(list_tensors(payload))
-        self.arrived: dict[Edge, deque[bytes]] = {edge: deque() for edge in self.reads}
-        self.buffers, self.targets = {}, {}
-        for edge in self.reads:
-            payloads = [
-                like(edge.message, endpoint.device) for _ in range(self.plan.options.in_flight)
-            ]
-            descriptors = [self.register(payload) for payload in payloads]
-            self.buffers[edge] = cycle(zip(payloads, descriptors, strict=True))
-            self.publish_address(
-                edge, json.dumps([self.agent.get_serialized_descs(d).hex() for d in descriptors])
-            )
-        self.publish_address(endpoint.name, self.agent.get_agent_metadata().hex())
-        tasks = [edge.source for edge in self.reads] + [edge.reader for edge in self.sends]
-        for name in {self.flow.actor(task) for task in tasks} - {endpoint.name}:
-            self.agent.add_remote_agent(bytes.fromhex(self.wait_for_address(name)))
-        for edge in self.sends:
-            targets = map(bytes.fromhex, json.loads(self.wait_for_address(edge)))
-            self.targets[edge] = cycle([self.agent.deserialize_descs(target) for target in targets])
+
+    def publish_buffers(self, edge):
+        """Make the payloads that an edge is received into, and tell its sender where they are."""
+        pairs = []
+        addresses = []
+        for _ in range(self.plan.options.in_flight):
+            payload = like(edge.message, self.endpoint.device)
+            descriptors = self.register(payload)
+            pairs.append((payload, descriptors))
+            address = self.agent.get_serialized_descs(descriptors)
+            addresses.append(address.hex())
+        self.buffers[edge] = cycle(pairs)
+        self.publish_address(edge, json.dumps(addresses))
+
+    def add_agents(self):
+        """Make the agents of the other workers known that this one sends to or reads from."""
+        senders = {self.flow.actor(edge.source) for edge in self.reads}
+        readers = {self.flow.actor(edge.reader) for edge in self.sends}
+        for name in (senders | readers) - {self.endpoint.name}:
+            metadata = bytes.fromhex(self.wait_for_address(name))
+            self.agent.add_remote_agent(metadata)
+
+    def find_targets(self, edge):
+        """Wait for what `publish_buffers` of an edge's reader has written."""
+        addresses = json.loads(self.wait_for_address(edge))
+        targets = []
+        for address in addresses:
+            descriptors = self.agent.deserialize_descs(bytes.fromhex(address))
+            targets.append(descriptors)
+        self.targets[edge] = cycle(targets)
 
     def register(self, payload):
-        self.agent.register_memory(list_tensors(payload))
-        return self.agent.get_xfer_descs(list_tensors(payload))
+        """Register the memory of a payload, and return its descriptors."""
+        tensors = list_tensors(payload)
+        self.agent.register_memory(tensors)
+        return self.agent.get_xfer_descs(tensors)
 
     def send(self, task, payload):
-        sent = self.agent.get_xfer_descs(to_tensor_list(payload, self.flow.message(task)))
+        """Write a message to its readers, or tell them where it is."""
+        tensors = to_tensor_list(payload, self.flow.message(task))
+        sent = self.agent.get_xfer_descs(tensors)
         for edge in self.flow.edges_from(task):
-            number, reader = (
-                self.flow.edges.index(edge).to_bytes(NUMBER_BYTES),
-                self.flow.actor(edge.reader),
-            )
-            if self.operation == "READ":
-                self.agent.send_notif(reader, number + self.agent.get_serialized_descs(sent))
-            else:
+            number = self.flow.edges.index(edge).to_bytes(NUMBER_BYTES)
+            reader = self.flow.actor(edge.reader)
+            if self.is_write:
                 self.transfer(edge, sent, next(self.targets[edge]), reader, number)
+            else:
+                where = self.agent.get_serialized_descs(sent)
+                self.agent.send_notif(reader, number + where)
 
     def transfer(self, edge, own, remote, agent_name, notification=b""):
+        """Read remote memory into the own one, or write the own one there, and wait until that has happened."""
+        operation = "WRITE" if self.is_write else "READ"
         try:
-            handle = self.agent.initialize_xfer(
-                self.operation, own, remote, agent_name, notification
-            )
+            handle = self.agent.initialize_xfer(operation, own, remote, agent_name, notification)
             state = self.agent.transfer(handle)
             while state == "PROC":
                 time.sleep(CHECK_SECONDS)
@@ -85,22 +114,27 @@ class NixlPeer(Peer):
             raise RunFailed(f"{edge}: NIXL ended the transfer with {state}")
 
     def read(self, edge):
+        """Wait for the next message of an edge; without writes, get it from its sender's memory."""
         while not self.arrived[edge]:
-            for notification in (
-                one for of_agent in self.agent.get_new_notifs().values() for one in of_agent
-            ):
-                number, text = notification[:NUMBER_BYTES], notification[NUMBER_BYTES:]
-                self.arrived[self.flow.edges[int.from_bytes(number)]].append(text)
+            self.take_notifications()
             if not self.arrived[edge]:
                 time.sleep(CHECK_SECONDS)
-        text, (payload, descriptors) = self.arrived[edge].popleft(), next(self.buffers[edge])
-        if self.operation == "READ":
+        text = self.arrived[edge].popleft()
+        payload, descriptors = next(self.buffers[edge])
+        if not self.is_write:
             source = self.agent.deserialize_descs(text)
             self.transfer(edge, descriptors, source, self.flow.actor(edge.source))
         return payload
 
+    def take_notifications(self):
+        """Add the text of each new notification to those of its edge."""
+        for notifications in self.agent.get_new_notifs().values():
+            for notification in notifications:
+                number = int.from_bytes(notification[:NUMBER_BYTES])
+                edge = self.flow.edges[number]
+                self.arrived[edge].append(notification[NUMBER_BYTES:])
 
-PEERS = dict.fromkeys(
-    ("nixl-read", "nixl-read-thread", "nixl-write"), (NixlPeer, "NIXL over UCX (as requested)")
-)
+
+DATA_PATH = "NIXL over UCX (as requested)"
+PEERS = dict.fromkeys(("nixl-read", "nixl-read-thread", "nixl-write"), (NixlPeer, DATA_PATH))
 TRANSPORTS = dict.fromkeys(PEERS, by_sockets)

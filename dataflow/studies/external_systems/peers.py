@@ -22,36 +22,44 @@ from dataflow.workers.worker_group import Connection, WorkerGroup
 
 POLL_SECONDS = 0.01
 LENGTH_BYTES = 8
+VALUES = 2  # index of the buffer of an Arrow array's values, after those of its nulls and offsets
 
 
 def to_parts(payload, message=None):
     """Return a pickle and the buffers of its tensors. They share the memory of the tensors."""
     buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(ARRAYS.encode(payload), protocol=5, buffer_callback=buffers.append)
+    arrays = ARRAYS.encode(payload)
+    head = pickle.dumps(arrays, protocol=5, buffer_callback=buffers.append)
     return [head, *(buffer.raw() for buffer in buffers)]
 
 
 def from_parts(parts, edge, device):
     """Return a payload in the memory of the received parts."""
-    return ARRAYS.decode(pickle.loads(parts[0], buffers=parts[1:]), edge.message, device)
+    head, *buffers = parts
+    arrays = pickle.loads(head, buffers=buffers)
+    return ARRAYS.decode(arrays, edge.message, device)
 
 
 def to_block(payload, message):
     """Return the number of parts, their bytes, and the parts, in a list: a file and a raw body have this order."""
     parts = to_parts(payload)
-    sizes = [len(parts), *(memoryview(part).nbytes for part in parts)]
-    return [*(size.to_bytes(LENGTH_BYTES, "little") for size in sizes), *parts]
+    sizes = [memoryview(part).nbytes for part in parts]
+    header = [number.to_bytes(LENGTH_BYTES, "little") for number in (len(parts), *sizes)]
+    return [*header, *parts]
 
 
 def from_block(data, edge, device):
     """Return the payload of a block; raise ValueError if the block is cut."""
     view = memoryview(data)
     count = int.from_bytes(view[:LENGTH_BYTES], "little")
-    begin = LENGTH_BYTES * (1 + count)
-    ends = np.cumsum([begin, *np.frombuffer(view[LENGTH_BYTES:begin], np.int64)]).tolist()
-    if len(view) != ends[-1]:
-        raise ValueError(f"the message is cut: {len(view)} of {ends[-1]} bytes")
-    return from_parts([view[begin:end] for begin, end in pairwise(ends)], edge, device)
+    header_bytes = LENGTH_BYTES * (1 + count)
+    sizes = np.frombuffer(view[LENGTH_BYTES:header_bytes], np.int64)
+    borders = np.cumsum([header_bytes, *sizes]).tolist()
+    total = borders[-1]
+    if len(view) != total:
+        raise ValueError(f"the message is cut: {len(view)} of {total} bytes")
+    parts = [view[begin:end] for begin, end in pairwise(borders)]
+    return from_parts(parts, edge, device)
 
 
 class Peer:
@@ -63,29 +71,34 @@ class Peer:
     receive_data: Callable  # (edge), the same for `read`
 
     def __init__(self, endpoint):
-        self.endpoint, self.plan, self.flow = endpoint, endpoint.plan, endpoint.sent_flow
+        self.endpoint = endpoint
+        self.plan = endpoint.plan
+        self.flow = endpoint.sent_flow
         actor = endpoint.name
         self.reads = [edge for edge in self.flow.edges if actor == self.flow.actor(edge.reader)]
         self.sends = [edge for edge in self.flow.edges if actor == self.flow.actor(edge.source)]
 
     def address_file(self, whose):
         """Return the file with the address of an edge or an actor."""
-        return (
-            self.plan.run_folder
-            / f"{self.flow.edges.index(whose) if isinstance(whose, Edge) else whose}.address"
-        )
+        name = self.flow.edges.index(whose) if isinstance(whose, Edge) else whose
+        return self.plan.run_folder / f"{name}.address"
 
     def publish_address(self, whose, address):
-        unfinished = self.address_file(whose).with_suffix(".new")
+        """Write an address into its file, which readers see only when it is complete."""
+        file = self.address_file(whose)
+        unfinished = file.with_suffix(".new")
         unfinished.write_text(address)
-        unfinished.rename(self.address_file(whose))
+        unfinished.rename(file)
 
     def wait_for_address(self, whose):
-        while not self.address_file(whose).exists():
+        """Return what another worker publishes as the address of an edge or of itself."""
+        file = self.address_file(whose)
+        while not file.exists():
             time.sleep(POLL_SECONDS)
-        return self.address_file(whose).read_text()
+        return file.read_text()
 
     def send(self, task, payload):
+        """Send the message of a task to all of its readers; raise RunFailed if one of them does not get it."""
         data = self.encode(payload, self.flow.message(task))  # once for all readers
         for edge in self.flow.edges_from(task):
             try:
@@ -94,6 +107,7 @@ class Peer:
                 raise RunFailed(f"{edge}: {edge.source} cannot send its message: {error}") from None
 
     def receive_all(self, task):
+        """Return the payloads of the task's inputs, in the order of its arguments."""
         return [self.read(edge) for edge in self.flow.edges_to(task)]
 
     def read(self, edge):
@@ -111,20 +125,25 @@ class ZmqPeer(Peer):
         import zmq
 
         context = zmq.Context()
-        self.pulls, self.pushes = {}, {}
+        self.pulls = {}  # sockets by edge
+        self.pushes = {}
         for edge in self.reads:
-            self.pulls[edge] = context.socket(zmq.PULL)
-            if self.plan.transport.name == "zmq-tcp":
-                address = (
-                    f"tcp://127.0.0.1:{self.pulls[edge].bind_to_random_port('tcp://127.0.0.1')}"
-                )
-            else:
-                address = f"ipc://{self.address_file(edge).with_suffix('.socket')}"
-                self.pulls[edge].bind(address)
-            self.publish_address(edge, address)
+            pull = context.socket(zmq.PULL)
+            self.pulls[edge] = pull
+            self.publish_address(edge, self.bind(pull, edge))
         for edge in self.sends:
-            self.pushes[edge] = context.socket(zmq.PUSH)
-            self.pushes[edge].connect(self.wait_for_address(edge))
+            push = context.socket(zmq.PUSH)
+            push.connect(self.wait_for_address(edge))
+            self.pushes[edge] = push
+
+    def bind(self, socket, edge):
+        """Return the address at which the socket waits for the edge's messages."""
+        if self.plan.transport.name == "zmq-tcp":
+            port = socket.bind_to_random_port("tcp://127.0.0.1")
+            return f"tcp://127.0.0.1:{port}"
+        address = f"ipc://{self.address_file(edge).with_suffix('.socket')}"
+        socket.bind(address)
+        return address
 
     def send_data(self, edge, parts):
         self.pushes[edge].send_multipart(parts, copy=False)
@@ -141,16 +160,20 @@ class FlightPeer(Peer):
         import pyarrow
         from pyarrow import flight
 
+        received: dict[str, queue.SimpleQueue]
+        received = {str(edge): queue.SimpleQueue() for edge in self.reads}
+
         class Server(flight.FlightServerBase):
             def do_put(self, context, descriptor, reader, writer):
-                batch = reader.read_chunk().data
-                received[descriptor.path[0].decode()].put(
-                    [column.buffers()[2] for column in batch.columns]
-                )
+                edge = descriptor.path[0].decode()
+                columns = reader.read_chunk().data.columns
+                parts = [column.buffers()[VALUES] for column in columns]
+                received[edge].put(parts)
 
-        self.arrow, self.flight, self.clients = pyarrow, flight, {}
-        received: dict[str, queue.SimpleQueue]
-        self.received = received = {str(edge): queue.SimpleQueue() for edge in self.reads}
+        self.arrow = pyarrow
+        self.flight = flight
+        self.received = received
+        self.clients = {}
         self.server = Server("grpc+tcp://127.0.0.1:0")
         for edge in self.reads:
             self.publish_address(edge, f"grpc+tcp://127.0.0.1:{self.server.port}")
@@ -160,12 +183,10 @@ class FlightPeer(Peer):
     def send_data(self, edge, parts):
         buffers = [self.arrow.py_buffer(part) for part in parts]
         columns = [self.to_column(buffer) for buffer in buffers]
-        batch = self.arrow.RecordBatch.from_arrays(
-            columns, [str(index) for index in range(len(columns))]
-        )
-        writer, _ = self.clients[edge].do_put(
-            self.flight.FlightDescriptor.for_path(str(edge)), batch.schema
-        )
+        names = [str(index) for index in range(len(columns))]
+        batch = self.arrow.RecordBatch.from_arrays(columns, names)
+        descriptor = self.flight.FlightDescriptor.for_path(str(edge))
+        writer, _ = self.clients[edge].do_put(descriptor, batch.schema)
         writer.write_batch(batch)
         writer.close()
 
@@ -192,8 +213,10 @@ def find_peer(transport):
 
 class PeerActor(LoopActor):
     def run(self):
-        peer = find_peer(self.plan.transport)[0](self)
-        self.send, self.receive_all = peer.send, peer.receive_all
+        peer_class, _ = find_peer(self.plan.transport)
+        peer = peer_class(self)
+        self.send = peer.send
+        self.receive_all = peer.receive_all
         super().run()
 
 
@@ -203,12 +226,8 @@ def by_sockets(workers: WorkerGroup) -> Connection:
     workers.start(PeerActor)
     peer_class, data_path = find_peer(workers.plan.transport)
     peer = peer_class(workers.driver)
-    return connect(
-        workers,
-        data_path,
-        peer,
-        setup_seconds={"processes, connections": time.perf_counter() - start},
-    )
+    seconds = time.perf_counter() - start
+    return connect(workers, data_path, peer, setup_seconds={"processes, connections": seconds})
 
 
 TRANSPORTS = dict.fromkeys(PEERS, by_sockets)
