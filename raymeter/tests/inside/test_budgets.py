@@ -30,7 +30,8 @@ def test_the_check_of_repeats_takes_no_time_from_alternatives(made_recorder):
 
 def test_a_slow_message_is_measured_once_although_the_budget_is_spent(made_recorder):
     made_recorder.spend_extra("alternatives", 100.0)
-    assert measure({"x": np.arange(10)}, seconds=1.0)
+    labels = {f"user {number}": f"label {number}" for number in range(20_000)}
+    assert "columns" in measure({"x": np.arange(10), "labels": labels}, seconds=0.0)
     made_recorder.spend_extra("alternatives", 100.0)
     calls.measured_kinds["kind"].pop("columns")
     assert not measure({"x": np.arange(10)}, seconds=1.0)
@@ -38,6 +39,7 @@ def test_a_slow_message_is_measured_once_although_the_budget_is_spent(made_recor
 
 def test_a_fast_message_is_measured_when_there_is_time_again(made_recorder):
     made_recorder.spend_extra("alternatives", 100.0)
+    calls.measured_kinds["kind"] = {"as it is": {"serialise": 0.1}}
     assert not measure({"x": list(range(5_000))}, seconds=0.0)
     made_recorder.extra_seconds["alternatives"] = 0.0
     measured = measure({"x": list(range(5_000))}, seconds=0.0)

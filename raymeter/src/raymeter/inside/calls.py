@@ -27,6 +27,7 @@ MAX_CONTENTS = 1_000  # that are remembered
 COMPARED_WITH_OTHERS = 4  # contents of a process that are compared with those of other processes
 MIN_PART_BYTES = 2**16  # of an array that is compared with earlier ones
 FIRST_PASSES = 5  # times its serialisation, which a message of a new kind may be measured
+FIRST_SECONDS = 0.5  # that it may take in any case
 MAX_FIRST_SECONDS = 2.0
 TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MAX_CAPTURED = 8  # variables of a function that are named
@@ -440,7 +441,8 @@ def add_alternatives(event, kind, value):
     if alternatives.is_complete(known):
         return
     begin = time.perf_counter()
-    allowed = 0.0 if known else min(MAX_FIRST_SECONDS, FIRST_PASSES * event["seconds"])
+    first = FIRST_SECONDS + FIRST_PASSES * event["seconds"]
+    allowed = 0.0 if known else min(MAX_FIRST_SECONDS, first)
 
     def has_time():
         passed = time.perf_counter() - begin

@@ -4,6 +4,7 @@ import sys
 
 from . import describe
 
+SIMPLE = {str, int, float, bool, type(None)}  # which stay as they are
 MIN_ROWS = 256  # of a list or a dict that becomes columns
 MANY_PARTS = 64  # arrays, chunks or columns that become one
 VIEW_FACTOR = 1.2  # of the memory that a view looks at, and its own bytes
@@ -17,6 +18,8 @@ def replace_parts(value, replace_part):
     Dicts, lists, tuples, and objects with attributes are copied. Objects whose class has its own way of pickling,
     or its own `__new__`, stay as they are.
     """
+    if type(value) in SIMPLE:
+        return value
     other = replace_part(value)
     if other is not value:
         return other
