@@ -15,7 +15,7 @@ import time
 from pkgutil import resolve_name
 
 from . import alternatives, describe, identity, memory, place, ray_internals, runs, tasks
-from .recorder import Recorder
+from .recorder import ALWAYS_SECONDS, Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
 DESCRIBED_FIRST = 3  # messages of a kind that are described, and then one of DESCRIBED_EVERY
@@ -170,9 +170,25 @@ def in_scope(record):
 def write_scope(record, scope, args, kwargs, result):
     """Write the event of a call, and let short calls with small messages have their own budget."""
     begin = time.perf_counter()
+    if recorder.period > 1 and not scope.messages and not scope.deserialise_seconds:
+        if only_count(record, scope):
+            seconds = time.perf_counter() - begin
+            recorder.spend(seconds)
+            recorder.spend_on_small_call(seconds)
+            return
     write_event_of_scope(record, scope, args, kwargs, result)
     if recorder and not scope.messages:
         recorder.spend_on_small_call(time.perf_counter() - begin)
+
+
+def only_count(record, scope):
+    """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
+    end = time.time()
+    seconds = end - scope.start
+    if seconds >= ALWAYS_SECONDS:
+        return False
+    counter = recorder.of_lines.get((record, *place.find_line()))
+    return counter is not None and recorder.only_counts(counter, seconds, end)
 
 
 @guarded
@@ -182,6 +198,7 @@ def write_event_of_scope(record, scope, args, kwargs, result):
     event["own_seconds"] = scope.own_seconds
     event["messages"] = scope.messages
     event["contained"] = scope.contained
+    scope.record = record
     record(event, scope, args, kwargs, result)
 
 
@@ -191,10 +208,11 @@ def write_call(event, name, scope):
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
     is_small = not scope.messages and not scope.deserialise_seconds
-    if is_small and not recorder.is_written(
-        (line, function), name, event["event"], event["seconds"]
-    ):
-        return
+    if is_small:
+        counter = recorder.counter_of((line, function), name, event["event"])
+        recorder.of_lines[scope.record, line, function] = counter
+        if not recorder.is_written(counter, event["seconds"]):
+            return
     event["name"] = name
     event["by"] = ray_internals.current_task()
     event["by_name"] = ray_internals.current_name()

@@ -53,6 +53,7 @@ class CallScope:
         "number",
         "outer",
         "own_seconds",
+        "record",
         "start",
     )
 
@@ -100,6 +101,7 @@ class Recorder:
         self.next_number = 0
         self.period = 1
         self.counters = {}
+        self.of_lines = {}  # function that records, line and function of the user -> the last counter
         self.has_failed = False
         os.makedirs(folder, 0o700, exist_ok=True)
         self.process = f"{os.uname().nodename}-{os.getpid()}"
@@ -201,24 +203,36 @@ class Recorder:
         """Return the call of Ray that runs in this thread, or None."""
         return getattr(self.local, "scope", None)
 
-    def is_written(self, place, name, kind, seconds):
-        """Count a call with small messages; return whether it is written, too.
-
-        `place` is the line and function of the user's code. Of short calls, one of `self.period` is written, and the
-        first one after a pause, so that no rare call is missing.
-        """
+    def counter_of(self, place, name, kind):
+        """Return the counter of a line and function of the user's code, and of what it calls."""
         key = (*place, name, kind)
         counter = self.counters.get(key)
         if counter is None:
             counter = self.counters[key] = LineCounter()
+        return counter
+
+    def is_written(self, counter, seconds):
+        """Count a call with small messages; return whether it is written, too.
+
+        Of short calls, one of `self.period` is written, and the first one after a pause, so that no rare call is
+        missing.
+        """
+        end = now()
+        if seconds < ALWAYS_SECONDS and self.only_counts(counter, seconds, end):
+            return False
         counter.count += 1
         counter.seconds += seconds
-        time_now = now()
-        is_rare = time_now - counter.last >= RARE_SECONDS
-        if seconds < ALWAYS_SECONDS and counter.count % self.period and not is_rare:
-            return False
         counter.written += 1
-        counter.last = time_now
+        counter.last = end
+        return True
+
+    def only_counts(self, counter, seconds, end):
+        """Count a short call that is left out; return False, and count nothing, if it is to be written."""
+        is_rare = end - counter.last >= RARE_SECONDS
+        if is_rare or (counter.count + 1) % self.period == 0:
+            return False
+        counter.count += 1
+        counter.seconds += seconds
         return True
 
     def spend(self, seconds):
