@@ -7,7 +7,7 @@ bytes, field by field. Only if one of them differs, it makes the expected field 
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +25,10 @@ from dataflow.flows.message import ITEM_BYTES, NUMBER_BYTES, Field, Message
 Digests = dict[str, list[list[int]]]
 # Slot -> the flat buffer in which its payload, or packed buffer, must lie.
 Memory = Callable[[int], Tensor]
+# Memory (a tensor on a GPU, or a memoryview), and the part of `encode_number` that is written into it.
+Area = tuple[
+    Any, slice
+]  # not a class: Python unpacks a tuple faster than a NamedTuple, and does so inside the clock
 NUMBER_BOOLS = 32  # a field of bools holds one bit of the sequence number per item
 BOOLS = bytes.maketrans(b"01", b"\0\1")
 
@@ -125,13 +129,6 @@ def raw_bytes(tensor: Any) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-class Area(NamedTuple):
-    """Where a part of the sequence number is written."""
-
-    memory: Any  # a tensor on a GPU, or a memoryview
-    part: slice  # of `encode_number`
-
-
 class Outbox:
     """Make `slots` different payloads of a message before the timed section.
 
@@ -211,9 +208,10 @@ class Outbox:
 
     def _view(self, buffer: Tensor) -> Payload:
         """Return what is sent of a payload in a buffer: the buffer if `is_packed`, or the fields in it."""
+        message = self.message
         if not self.is_packed:
-            return tensors.unpack(buffer, self.message)
-        if self.message.packed_bytes % 8 == 0:
+            return tensors.unpack(buffer, message)
+        if message.packed_bytes % 8 == 0:
             return buffer.view(torch.int64)
         return buffer
 
@@ -228,8 +226,8 @@ class Outbox:
             memory: Any = _first_bytes(tensor, size)
             if self.is_on_cpu:
                 memory = memory.numpy().data  # torch takes ten times as long to write to it
-            area = Area(memory, number_part(field))
-            areas.append(area)
+            part = number_part(field)
+            areas.append((memory, part))
         return areas
 
     def make(self, number: int) -> Payload:
