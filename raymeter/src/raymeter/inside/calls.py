@@ -170,12 +170,12 @@ def in_scope(record):
 def write_scope(record, scope, args, kwargs, result):
     """Write the event of a call, and let short calls with small messages have their own budget."""
     begin = time.perf_counter()
-    if recorder.period > 1 and not scope.messages and not scope.deserialise_seconds:
-        if only_count(record, scope):
-            seconds = time.perf_counter() - begin
-            recorder.spend(seconds)
-            recorder.spend_on_small_call(seconds)
-            return
+    is_sampled = recorder.period > 1 and not scope.messages and not scope.deserialise_seconds
+    if is_sampled and only_count(record, scope):
+        seconds = time.perf_counter() - begin
+        recorder.spend(seconds)
+        recorder.spend_on_small_call(seconds)
+        return
     write_event_of_scope(record, scope, args, kwargs, result)
     if recorder and not scope.messages:
         recorder.spend_on_small_call(time.perf_counter() - begin)
