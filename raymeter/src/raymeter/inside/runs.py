@@ -79,22 +79,29 @@ def make_timed(function, record):
     def call(*args, **kwargs):
         run = Run("function")
         run.resume()
+        timed = None
         try:
             result = function(*args, **kwargs)
+            timed = time_later_parts(result, function, record)
         finally:
             run.pause()
-            if run.is_written():
+            if timed is None and run.is_written():
                 record(run, function)
-        if inspect.iscoroutine(result):
-            return time_coroutine(result, function, record)
-        if inspect.isgenerator(result):
-            return time_generator(result, function, record)
-        if inspect.isasyncgen(result):
-            return time_async_generator(result, function, record)
-        return result
+        return result if timed is None else timed
 
     call.__raymeter_timed__ = True
     return call
+
+
+def time_later_parts(result, function, record):
+    """Return a coroutine or generator that does the same as this one, and is timed; None for another result."""
+    if inspect.iscoroutine(result):
+        return time_coroutine(result, function, record)
+    if inspect.isgenerator(result):
+        return time_generator(result, function, record)
+    if inspect.isasyncgen(result):
+        return time_async_generator(result, function, record)
+    return None
 
 
 class Steps:
