@@ -181,7 +181,8 @@ def split_names(text: str) -> list[str]:
 
 def section_of(cause: str) -> str:
     """Return the part of the page to which the advice about a cause links."""
-    return cause.replace(" ", "-").lower()
+    words = re.sub(r"[^\w -]", "", cause.lower())
+    return words.replace(" ", "-")
 
 
 def parse_output(text: str) -> Printed:

@@ -1,5 +1,6 @@
 """What raymeter has found in a program: a cause, where it is, what to change, and the time that this removes."""
 
+import re
 from dataclasses import dataclass, field
 
 
@@ -44,8 +45,13 @@ class Finding:
     messages: list[tuple[str, int]] = field(default_factory=list)  # process and number of Sent
     settings: dict[str, str] = field(default_factory=dict)  # variables, if the change needs no code
     price: str = ""  # what the change costs, such as memory
-    section: str = ""  # of the page that shows the change before and after
     other_lines: list[str] = field(default_factory=list)
+
+    @property
+    def section(self) -> str:
+        """Return the part of the page that shows the change before and after, as GitHub names it after its heading."""
+        words = re.sub(r"[^\w -]", "", self.cause.lower())
+        return words.replace(" ", "-")
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,6 @@ def make_finding(**values) -> Finding:
         "line": "/made/train.py:28",
         "change": "Call `ref = ray.put(value)` once, and pass `ref`.",
         "seconds": 0.02,
-        "section": "again",
     }
     return Finding(**known | values)
 

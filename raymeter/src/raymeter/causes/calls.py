@@ -197,5 +197,4 @@ class Finder:
             change=change,
             seconds=total(savings) / self.steps.count,
             savings=savings,
-            section="many-small-calls",
         )

@@ -52,7 +52,6 @@ def make_finding(program: Program, steps: Steps, exports: list[Export], is_large
         change=change,
         seconds=total(savings) / steps.count,
         savings=savings,
-        section="functions-that-bring-data-with-them",
         other_lines=[first.line],
     )
 

@@ -114,7 +114,6 @@ def make_finding(program: Program, steps: Steps, blocks: list[Block]) -> Finding
         change=describe_change(first),
         seconds=total(savings) / steps.count,
         savings=savings,
-        section=CAUSE.replace(" ", "-"),
     )
 
 

@@ -126,7 +126,6 @@ def make_finding(
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
-        section="through-a-process-that-only-passes-it-on",
         other_lines=lines[1:],
     )
 

@@ -67,7 +67,6 @@ def make_finding(
         change=f"Yield lists of {significant(batch)} items or more, or what has come together in a few milliseconds.",
         seconds=seconds,
         savings=savings,
-        section=CAUSE.replace(" ", "-"),
         other_lines=sorted(set(lines)),
     )
 

@@ -88,7 +88,6 @@ def describe_spilling(
         seconds=total(savings) / steps.count,
         savings=savings,
         price="the store takes this memory only when it is filled.",
-        section="the-object-store-spills",
     )
 
 
@@ -132,7 +131,6 @@ def describe_backlog(
         change=f"Keep at most {at_most} in flight: call ray.wait in the loop when {at_most} tasks have not ended.",
         seconds=total(savings) / steps.count,
         savings=savings,
-        section="a-backlog-of-large-arguments",
     )
 
 
@@ -157,7 +155,6 @@ def describe_views(views: KeptViews) -> Finding:
         "rest: even a small slice keeps its whole object. If all of it is needed, the store must be larger.",
         seconds=0.0,
         price="the copy is private memory of the reader.",
-        section="kept-views-hold-whole-objects",
     )
 
 
@@ -192,7 +189,6 @@ def describe_producer(line: str, spilling: Spilling, peak: Peak) -> Finding:
         change="Let it wait: _generator_backpressure_num_objects for a generator, a queue with maxsize, or ray.wait "
         "before the next task is submitted.",
         seconds=0.0,
-        section="a-producer-is-ahead-of-its-reader",
     )
 
 
@@ -232,7 +228,6 @@ def describe_growth(
         line=line,
         change=change,
         seconds=0.0,
-        section="private-memory-grows",
     )
 
 

@@ -89,7 +89,6 @@ def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
-        section="many-small-calls",
     )
 
 

@@ -138,7 +138,6 @@ def make_finding(steps: Steps, line: str, loops: list[Loop]) -> Finding:
         "submission. If the order matters, keep the position of each reference in a dict.",
         seconds=seconds,
         reorders=[item for loop in loops for item in reorder(loop)],
-        section=CAUSE.replace(" ", "-"),
     )
 
 

@@ -138,7 +138,6 @@ def build_finding(
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
-        section=kind.cause.replace(" ", "-"),
         other_lines=others,
     )
 

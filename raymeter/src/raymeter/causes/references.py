@@ -104,7 +104,6 @@ class Finder:
             change=CHANGE,
             seconds=seconds,
             savings=savings,
-            section=CAUSE.replace(" ", "-"),
         )
 
 

@@ -132,7 +132,6 @@ def make_finding_of_parts(
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
-        section="the-same-content-is-sent-again",
     )
 
 
@@ -151,7 +150,6 @@ def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
-        section="the-same-content-is-sent-again",
     )
 
 

@@ -77,7 +77,6 @@ def make_finding(
         "timeout if they come slowly. Or keep fewer tasks in flight: submit the next one when one has ended.",
         seconds=seconds,
         savings=savings,
-        section=CAUSE.replace(" ", "-"),
     )
 
 

@@ -91,5 +91,4 @@ def make_finding(program: Program, steps: Steps, calls: list[Call], tasks: list[
         change="Submit all tasks first, and call ray.get once with the list of their references.",
         seconds=total(savings) / steps.count,
         savings=savings,
-        section="one-task-at-a-time",
     )
