@@ -173,7 +173,7 @@ def describe_advice(number: int, advice: Advice, layout: Layout, width: int) -> 
     others = [relative(line) for line in finding.other_lines if line and line != finding.line]
     if others and layout.other_lines:
         lines += wrap_paragraph(f"Also: {', '.join(others[:3])}", width, 3)
-    lines.append(f"{' ' * INDENT}Before and after: {PAGE}#{finding.section}")
+    lines += wrap_paragraph(f"Before and after: {PAGE}#{finding.section}", width, 2)
     return lines
 
 
