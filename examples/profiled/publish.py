@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from dataflow.analysis.statistics import UNRANKED, ratio, typical_seconds
+from dataflow.analysis.statistics import MIN_RUNS, UNRANKED, ratio, typical_seconds
 from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, TextTable, make_table
 
@@ -215,6 +215,8 @@ def saved_seconds(change: dict[str, Any]) -> tuple[float, float, float]:
 def judge(change: dict[str, Any], predicted: float | None) -> str:
     """Return whether the advice was right; if there was none, whether there should have been one."""
     verdict = ratio(change["after"], change["before"], paired=True).verdict
+    if len(change["before"]) < MIN_RUNS:
+        return verdict
     if predicted is None:
         return SILENT.get(verdict, "not said, and no difference shown")
     if verdict in UNRANKED:

@@ -52,6 +52,14 @@ def test_a_prediction_is_judged_by_what_was_measured(saves, predicted, verdict):
     assert verdict_of(make_program(saves, predicted)) == verdict
 
 
+def test_two_pairs_are_too_few_for_a_verdict():
+    program = make_program(0.4)
+    (change,) = program["changes"]
+    change["before"] = change["before"][:2]
+    change["after"] = change["after"][:2]
+    assert verdict_of(program) == "2 runs: no verdict"
+
+
 def test_silence_is_judged_too():
     unknown = "another cause"
     helped = make_program(0.4, advised=unknown)
