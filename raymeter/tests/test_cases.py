@@ -127,6 +127,14 @@ def test_silence_is_read_from_wrapped_lines():
     assert not printed.advice
 
 
+def test_silence_is_also_that_no_change_is_known():
+    text = "Moving data is 40 % of a step. Most of it: 64 MiB, Reader -> driver, line\na.py:3: 9 ms of 20. "
+    assert parse_output(
+        f"{text}raymeter\nknows no change that would make this step 5 % shorter."
+    ).is_silent
+    assert not parse_output(f"{text}The largest cause: lists of numbers, line a.py:3").is_silent
+
+
 def test_an_error_is_not_silence():
     assert not parse_output("error: the program has not called ray.init").is_silent
 

@@ -64,7 +64,7 @@ class Builder:
         place = values.pop("place", "")
         call = Call(
             event=event, process=self.process_of(place), number=self.next_number(), start=start, seconds=seconds,
-            by=values.pop("by", DRIVER_TASK), by_name=place, thread=1, **values,
+            by=values.pop("by", DRIVER_TASK), by_name=place, thread=values.pop("thread", 1), **values,
         )  # fmt: skip
         self.recording.calls.append(call)
         return call

@@ -28,8 +28,9 @@ class Driver:
     def task_of(self, name: str, number: int) -> str:
         return f"{name}{number}".ljust(48, "_")
 
-    def add(self, event: str, line: int, seconds: float, **values) -> None:
-        self.builder.call(event, self.time, seconds, line=f"/made/a.py:{line}", **values)
+    def add(self, event: str, line: int | str, seconds: float, **values) -> None:
+        place = line if isinstance(line, str) else f"/made/a.py:{line}"
+        self.builder.call(event, self.time, seconds, line=place, **values)
         self.time += seconds + GAP
 
     def steps(self) -> Steps:
@@ -89,4 +90,24 @@ def test_without_the_tasks_of_ray_there_are_steps_as_well():
         driver.call(1, "train", number)
         driver.wait("get", 2, "train", number)
     driver.builder.recording.tasks.clear()
+    assert driver.steps().count == PASSES
+
+
+def test_a_thread_of_a_library_is_not_the_loop_of_the_program():
+    driver = Driver()
+    for number in range(PASSES):
+        driver.call(1, "sample", number)
+        driver.wait("get", 2, "sample", number)
+        for _ in range(5):
+            driver.add("wait", "/venv/lib/python3.11/threading.py:982", 0.001, thread=7)
+    driver.add("wait", "/venv/lib/python3.11/threading.py:982", 60.0, thread=7)
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (PASSES, "/made/a.py:1")
+
+
+def test_a_program_that_is_a_library_has_steps():
+    driver = Driver()
+    for _ in range(PASSES):
+        driver.add("call", "/venv/lib/python3.11/site-packages/tool/run.py:9", 0.01)
+        driver.add("get", "/venv/lib/python3.11/site-packages/tool/run.py:10", 0.05)
     assert driver.steps().count == PASSES

@@ -4,6 +4,7 @@ The calls of one thread are a sequence of lines. A line that begins each pass of
 the same lines. The shortest such parts that cover most of the time are the steps.
 """
 
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ SLOW_START = (
 )
 
 SHORTEST_SECONDS = 1e-9
+LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/")
 
 Key = tuple[str, str]  # what is called, and the line
 Thread = tuple[str, int]  # process and thread
@@ -100,7 +102,8 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
     if name:
         return find_named_steps(program, name)
     recording = program.recording
-    threads = group_by_thread(recording.calls)
+    own = [call for call in recording.calls if is_users(call.line)]
+    threads = group_by_thread(own) or group_by_thread(recording.calls)
     main = main_thread(program, threads)
     cutter = Cutter(program)
     cuts = [cutter.cut(threads[main])] if main else []
@@ -137,6 +140,11 @@ def group_by_thread(calls: Iterable[Call]) -> dict[Thread, list[Call]]:
         if call.line:
             threads[call.process, call.thread].append(call)
     return threads
+
+
+def is_users(line: str) -> bool:
+    """Return whether a line is the user's. A thread of a library, such as one of Ray Data, has none."""
+    return bool(line) and not LIBRARY.search(line)
 
 
 def first_start(calls: Sequence[Call], default: float = 0.0) -> float:
