@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from dataflow.analysis.statistics import MIN_RUNS, UNRANKED, ratio, typical_seconds
+from dataflow.analysis.statistics import MIN_RUNS, ratio, typical_seconds
 from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, TextTable, make_table
 
@@ -20,7 +20,6 @@ Row = tuple[str, ...]
 MAX_FACTOR = 1.5  # between the predicted and the measured saving, if the prediction has come true
 SHOWN = ("verl_controller", "pool_map", "data_embeddings")  # whose printed text is on the page
 NOTHING = "-"
-SILENT = {"faster": "not said, and it would have helped", "slower": "rightly not said"}
 
 
 def load(folder: Path, name: str) -> Any:
@@ -214,22 +213,29 @@ def saved_seconds(change: dict[str, Any]) -> tuple[float, float, float]:
 
 def judge(change: dict[str, Any], predicted: float | None) -> str:
     """Return whether the advice was right; if there was none, whether there should have been one."""
-    verdict = ratio(change["after"], change["before"], paired=True).verdict
-    if len(change["before"]) < MIN_RUNS:
-        return verdict
-    if predicted is None:
-        return SILENT.get(verdict, "not said, and no difference shown")
-    if verdict in UNRANKED:
-        return "no difference shown"
-    if verdict == "slower":
-        return "wrong: it is slower"
+    pairs = len(change["before"])
+    if pairs < MIN_RUNS:
+        return f"{pairs} pairs: no verdict"
     saved, low, high = saved_seconds(change)
+    if predicted is None:
+        return judge_silence(low, high)
+    if low <= 0 <= high:
+        return "no difference shown"
+    if saved < 0:
+        return "wrong: it is slower"
     is_close = saved / MAX_FACTOR <= predicted <= saved * MAX_FACTOR
     if is_close or low <= predicted <= high:
         return "came true"
     return (
         "faster, by less than predicted" if predicted > saved else "faster, by more than predicted"
     )
+
+
+def judge_silence(low: float, high: float) -> str:
+    """Return whether it was right to advise nothing, by the interval of what a change saves."""
+    if low > 0:
+        return "not said, and it would have helped"
+    return "rightly not said" if high < 0 else "not said, and no difference shown"
 
 
 def describe_packages(programs: Sequence[dict[str, Any]]) -> str:

@@ -42,16 +42,15 @@ class Actor(Worker):
 
 def start_group(worker):
     """Return two workers of a class, as verl's trainers start them."""
-    pool = RayResourcePool([2], use_gpu=False)
+    pool = RayResourcePool([2], use_gpu=False, max_colocate_count=1)
     return RayWorkerGroup(pool, RayClassWithInitArgs(worker), device_name="cpu")
 
 
 if __name__ == "__main__":
-    # verl asks for ten cores per process
-    ray.init(num_cpus=64, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     rollout = start_group(Rollout)
     actor = start_group(Actor)
-    for _ in timed_steps(15):
+    for _ in timed_steps(20):
         prompts = DataProto.from_dict({"input_ids": torch.randint(0, 50_000, (256, 512))})
         batch = rollout.generate_sequences(prompts)
         actor.update_actor(batch)

@@ -57,7 +57,7 @@ def test_two_pairs_are_too_few_for_a_verdict():
     (change,) = program["changes"]
     change["before"] = change["before"][:2]
     change["after"] = change["after"][:2]
-    assert verdict_of(program) == "2 runs: no verdict"
+    assert verdict_of(program) == "2 pairs: no verdict"
 
 
 def test_silence_is_judged_too():
