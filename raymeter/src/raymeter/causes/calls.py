@@ -8,8 +8,8 @@ user's function, and the copy of the data.
 from collections import defaultdict
 from dataclasses import dataclass
 
-from raymeter.causes.savings import total
-from raymeter.causes.waits import Counts, ReadyTimes, find_gaps
+from raymeter.causes.savings import middle, total
+from raymeter.causes.waits import Counts, Gap, ReadyTimes, find_gaps
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
@@ -37,19 +37,17 @@ class Line:
 
     def count(self, steps: Steps) -> float:
         """Return the calls per step."""
-        return self.factor * len(self.calls) / steps.count
+        calls = self.factor * len(self.calls)
+        return calls / steps.count
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each line with many short calls: of tasks and methods, ray.put, or ray.get of one object."""
     finder = Finder(program, steps)
     lines = [line for line in finder.find_lines() if line.count(steps) >= MIN_CALLS]
-    findings = []
-    explained: set[str] = set()  # tasks whose ray.get belongs to their submission
-    for line in lines:
-        if line.event == "call" and finder.is_short(line):
-            findings.append(finder.make_call_finding(line))
-            explained.update(call.task for call in line.calls)
+    short = [line for line in lines if line.event == "call" and finder.is_short(line)]
+    findings = [finder.make_call_finding(line) for line in short]
+    explained = find_tasks(short)  # their ray.get belongs to their submission
     for line in lines:
         if line.event == "put" and finder.mean_bytes(line) < MAX_BYTES:
             findings.append(finder.make_put_finding(line))
@@ -58,8 +56,75 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     return findings
 
 
+def find_tasks(lines: list[Line]) -> set[str]:
+    """Return the tasks that these lines submit."""
+    tasks = set()
+    for line in lines:
+        for call in line.calls:
+            tasks.add(call.task)
+    return tasks
+
+
 def find_name(call: Call) -> str:
-    return call.name if call.event == "call" else f"ray.{call.event}"
+    """Return the name of what is called: a task, a method, or a function of Ray."""
+    if call.event == "call":
+        return call.name
+    return f"ray.{call.event}"
+
+
+def is_single(call: Call) -> bool:
+    """Return whether a call submits one task or method, puts one object, or gets one."""
+    if call.kind == "actor":
+        return False
+    if call.event == "get":
+        return call.count == 1
+    return call.event in ("call", "put")
+
+
+def first_task(call: Call) -> str:
+    """Return the task that made the first object of a ray.get."""
+    first = call.objects[0]
+    return first[:TASK_DIGITS]
+
+
+def gets_by_task(program: Program) -> dict[str, list[Call]]:
+    """Return the calls of ray.get by the task of their first object."""
+    gets: dict[str, list[Call]] = defaultdict(list)
+    for call in program.recording.calls:
+        if call.event == "get" and call.objects:
+            task = first_task(call)
+            gets[task].append(call)
+    return gets
+
+
+def sizes_of_messages(program: Program) -> dict[tuple[str, int], int]:
+    """Return the bytes of each message, by its process and number."""
+    sizes = {}
+    for message in program.messages:
+        sent = message.sent
+        key = sent.process, sent.number
+        sizes[key] = sent.bytes
+    return sizes
+
+
+def save_phases(task: Task, process: str, share: float) -> list[Saving]:
+    """Return a share of what a task takes before and after the user's function."""
+    phases = {"deserialise": task.deserialise, "store": task.store}
+    savings = []
+    for part, phase in phases.items():
+        if phase is None:
+            continue
+        start, end = phase
+        seconds = share * (end - start)
+        savings.append(Saving(process, 0, middle(phase), seconds, part))
+    return savings
+
+
+def save_gap(gap: Gap, process: str, share: float) -> Saving:
+    """Return a share of what Ray takes to begin a task that was waiting."""
+    phase = gap.start, gap.end
+    seconds = share * gap.seconds
+    return Saving(process, 0, middle(phase), seconds, "dispatch")
 
 
 class Finder:
@@ -71,33 +136,41 @@ class Finder:
         self.counts = Counts(program)
         self.ready = ReadyTimes(program)
         self.gaps = {gap.task: gap for gap in find_gaps(program)}
-        self.gets: dict[str, list[Call]] = defaultdict(list)  # by the task of the first object
-        self.sizes = {
-            (message.sent.process, message.sent.number): message.sent.bytes
-            for message in program.messages
-        }
-        for call in program.recording.calls:
-            if call.event == "get" and call.objects:
-                self.gets[call.objects[0][:TASK_DIGITS]].append(call)
+        self.gets = gets_by_task(program)
+        self.sizes = sizes_of_messages(program)
+        processes = program.recording.processes
+        self.names = {process.pid: process.process for process in processes}
 
     def find_lines(self) -> list[Line]:
         """Return the lines that submit tasks and methods, put objects, or get them one by one."""
         groups: dict[tuple[str, str, str], list[Call]] = defaultdict(list)
         for call in self.program.recording.calls:
-            is_single = call.event in ("call", "put") or (call.event == "get" and call.count == 1)
-            is_actor = call.kind == "actor"
-            if is_single and not is_actor and self.steps.of(call.start) is not None:
-                groups[call.event, call.line, find_name(call)].append(call)
+            step = self.steps.of(call.start)
+            if is_single(call) and step is not None:
+                name = find_name(call)
+                groups[call.event, call.line, name].append(call)
         lines = []
         for (event, line, name), calls in groups.items():
-            lines.append(Line(event, line, name, calls, self.counts.factor(event, line)))
+            factor = self.counts.factor(event, line)
+            lines.append(Line(event, line, name, calls, factor))
         return lines
 
     def is_short(self, line: Line) -> bool:
         """Return whether the tasks of a line are short, and its messages small."""
-        times = [seconds for call in line.calls if (seconds := self.task_seconds(call)) is not None]
-        mean_seconds = sum(times) / len(times) if times else 0.0
-        return mean_seconds < MAX_TASK_SECONDS and self.mean_bytes(line) < MAX_BYTES
+        are_tasks_short = self.mean_task_seconds(line) < MAX_TASK_SECONDS
+        are_messages_small = self.mean_bytes(line) < MAX_BYTES
+        return are_tasks_short and are_messages_small
+
+    def mean_task_seconds(self, line: Line) -> float:
+        """Return how long the user's function ran in the mean; 0 if Ray does not know it of any task."""
+        times = []
+        for call in line.calls:
+            seconds = self.task_seconds(call)
+            if seconds is not None:
+                times.append(seconds)
+        if not times:
+            return 0.0
+        return sum(times) / len(times)
 
     def task_seconds(self, call: Call) -> float | None:
         """Return how long the user's function ran; None if Ray does not know it."""
@@ -108,21 +181,35 @@ class Finder:
         return end - start
 
     def bytes_of(self, call: Call) -> int:
-        return sum(self.sizes.get((call.process, number), 0) for number in call.messages)
+        """Return the bytes of the messages of a call."""
+        size = 0
+        for number in call.messages:
+            key = call.process, number
+            size += self.sizes.get(key, 0)
+        return size
 
     def mean_bytes(self, line: Line) -> float:
-        return sum(self.bytes_of(call) for call in line.calls) / len(line.calls)
+        """Return the bytes of the messages of a call, in the mean of a line."""
+        sizes = [self.bytes_of(call) for call in line.calls]
+        return sum(sizes) / len(sizes)
 
     def is_explained(self, line: Line, tasks: set[str]) -> bool:
         """Return whether most of the calls of ray.get wait for tasks of which there are too many anyway."""
-        known = [call for call in line.calls if call.objects]
-        ours = [call for call in known if call.objects[0][:TASK_DIGITS] in tasks]
+        known = [first_task(call) for call in line.calls if call.objects]
+        ours = [task for task in known if task in tasks]
         return 2 * len(ours) > len(known)
 
     def batch_of(self, line: Line) -> int:
         """Return how many calls may become one, with enough of them left for all cores."""
         cores = max(process.cores for process in self.program.recording.processes)
-        return max(2, min(BATCH, int(line.count(self.steps) / (BATCHES_PER_CORE * cores))))
+        min_batches = BATCHES_PER_CORE * cores
+        max_batch = int(line.count(self.steps) / min_batches)
+        return max(2, min(BATCH, max_batch))
+
+    def saved_share(self, line: Line) -> float:
+        """Return the share of the calls of a line that are no more there if each is for a batch."""
+        batch = self.batch_of(line)
+        return 1 - 1 / batch
 
     def own_seconds(self, call: Call) -> float:
         """Return what a call takes without the recorder, and without copying its messages."""
@@ -130,71 +217,91 @@ class Finder:
         return max(0.0, call.seconds - call.own_seconds - copy)
 
     def save_call(self, call: Call, factor: float) -> Saving:
+        """Return what a call takes itself, times a factor."""
         seconds = factor * self.own_seconds(call)
         return Saving(call.process, call.thread, call.start, seconds, "work")
 
-    def save_get(self, call: Call, factor: float) -> Saving:
-        """Return what a ray.get takes after its first object was ready."""
-        time = self.ready.of(call.objects[0]) if call.objects else None
-        begin = min(call.end, max(call.start, time or call.start))
-        seconds = factor * max(0.0, call.end - begin - call.own_seconds)
-        return Saving(call.process, call.thread, begin, seconds, "work")
+    def ready_time(self, call: Call) -> float:
+        """Return when the first object of a ray.get was ready; the start of the call if that is not known."""
+        if not call.objects:
+            return call.start
+        first = call.objects[0]
+        time = self.ready.of(first)
+        return time or call.start
 
-    def save_task(self, task: Task, process: str, share: float) -> list[Saving]:
-        """Return what Ray takes to begin and to end a task."""
-        savings = []
-        for name, phase in (("deserialise", task.deserialise), ("store", task.store)):
-            if phase is not None:
-                start, end = phase
-                savings.append(Saving(process, 0, (start + end) / 2, share * (end - start), name))
+    def save_get(self, call: Call, factor: float) -> Saving:
+        """Return what a ray.get takes after its first object was ready, times a factor."""
+        ready = self.ready_time(call)
+        earliest = max(call.start, ready)
+        begin = min(call.end, earliest)
+        work = max(0.0, call.end - begin - call.own_seconds)
+        return Saving(call.process, call.thread, begin, factor * work, "work")
+
+    def save_task(self, task: Task, share: float) -> list[Saving]:
+        """Return what Ray takes to begin and to end a task, times a share."""
+        process = self.names.get(task.pid, "")
+        savings = save_phases(task, process, share)
         gap = self.gaps.get(task.task)
         if gap is not None:
-            seconds = share * gap.seconds
-            savings.append(Saving(process, 0, (gap.start + gap.end) / 2, seconds, "dispatch"))
+            savings.append(save_gap(gap, process, share))
+        return savings
+
+    def save_submission(self, call: Call, share: float, factor: float) -> list[Saving]:
+        """Return a share of what a call takes, what Ray takes for its task, and what each ray.get of its result takes.
+
+        `factor` is how many calls there were for each one that was written.
+        """
+        share_of_all = share * factor
+        savings = [self.save_call(call, share_of_all)]
+        task = self.program.tasks.get(call.task)
+        if task is not None:
+            savings += self.save_task(task, share)
+        for get in self.gets.get(call.task, []):
+            get_share = share_of_all if get.count == 1 else share
+            savings.append(self.save_get(get, get_share))
         return savings
 
     def make_call_finding(self, line: Line) -> Finding:
         batch = self.batch_of(line)
-        share = 1 - 1 / batch
-        names = {process.pid: process.process for process in self.program.recording.processes}
+        share = self.saved_share(line)
         savings = []
         for call in line.calls:
-            savings.append(self.save_call(call, share * line.factor))
-            task = self.program.tasks.get(call.task)
-            if task is not None:
-                savings += self.save_task(task, names.get(task.pid, ""), share)
-            for get in self.gets.get(call.task, []):
-                savings.append(self.save_get(get, share * line.factor if get.count == 1 else share))
+            savings += self.save_submission(call, share, line.factor)
+        what = f"small calls of {line.name}"
         change = (
             f"Give each call a batch of {batch} or more items, if they do not need each other's results: a call of Ray "
             "takes about as long whatever it does."
         )
-        return self.finish(line, savings, f"small calls of {line.name}", change)
+        return self.finish(line, savings, what, change)
 
     def make_put_finding(self, line: Line) -> Finding:
-        share = 1 - 1 / self.batch_of(line)
-        savings = [self.save_call(call, share * line.factor) for call in line.calls]
+        factor = self.saved_share(line) * line.factor
+        savings = [self.save_call(call, factor) for call in line.calls]
+        what = "calls of ray.put with small values"
         change = (
             "Put them together into one object (a list, a dict or an array), or pass small values as arguments "
             "themselves."
         )
-        return self.finish(line, savings, "calls of ray.put with small values", change)
+        return self.finish(line, savings, what, change)
 
     def make_get_finding(self, line: Line) -> Finding:
-        share = 1 - 1 / self.batch_of(line)
-        savings = [self.save_get(call, share * line.factor) for call in line.calls]
+        factor = self.saved_share(line) * line.factor
+        savings = [self.save_get(call, factor) for call in line.calls]
+        what = "calls of ray.get with one reference"
         change = "Collect the references first, and call ray.get once with the list of them."
-        return self.finish(line, savings, "calls of ray.get with one reference", change)
+        return self.finish(line, savings, what, change)
 
     def finish(self, line: Line, savings: list[Saving], what: str, change: str) -> Finding:
-        count = significant(line.count(self.steps))
-        own = sum(saving.seconds for saving in savings if saving.part == "work")
-        seconds = format_milliseconds(own / self.steps.count)
+        """Make the finding of a line; `what` says in its title which calls these are."""
+        steps = self.steps.count
+        calls = significant(line.count(self.steps))
+        work = [saving for saving in savings if saving.part == "work"]
+        work_per_step = format_milliseconds(total(work) / steps)
         return Finding(
             cause=CAUSE,
-            title=f"{count} {what} per step take {seconds} themselves",
+            title=f"{calls} {what} per step take {work_per_step} themselves",
             line=line.line,
             change=change,
-            seconds=total(savings) / self.steps.count,
+            seconds=total(savings) / steps,
             savings=savings,
         )

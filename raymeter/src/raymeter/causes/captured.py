@@ -19,37 +19,67 @@ REDEFINED = "a function is defined again and again"
 
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each function that is large, or exported more than once from one line."""
-    by_place: dict[tuple[str, str], list[Export]] = defaultdict(list)
-    for export in program.recording.exports:
-        by_place[export.name, export.defined or export.line].append(export)
     findings = []
-    for exports in by_place.values():
+    for exports in exports_by_place(program).values():
         during = [export for export in exports if steps.of(export.start) is not None]
         is_large = bool(exports[0].captured)
-        if is_large or len(during) > 1:
-            findings.append(make_finding(program, steps, during or exports, is_large))
+        judged = during or exports
+        if is_large:
+            findings.append(make_captured_finding(program, steps, judged))
+        elif len(during) > 1:
+            findings.append(make_redefined_finding(program, steps, judged))
     return findings
 
 
-def make_finding(program: Program, steps: Steps, exports: list[Export], is_large: bool) -> Finding:
+def exports_by_place(program: Program) -> dict[tuple[str, str], list[Export]]:
+    """Return the exports by name, and by the line at which the function is defined, else at which it is called."""
+    places: dict[tuple[str, str], list[Export]] = defaultdict(list)
+    for export in program.recording.exports:
+        place = export.name, line_of(export)
+        places[place].append(export)
+    return places
+
+
+def line_of(export: Export) -> str:
+    return export.defined or export.line
+
+
+def make_captured_finding(program: Program, steps: Steps, exports: list[Export]) -> Finding:
     first = exports[0]
-    savings = [save_export(program, export) for export in exports]
-    savings += save_fetches(program, exports)
-    if is_large:
-        names = ", ".join(
-            f"{item.name} ({format_bytes(item.bytes)})" for item in first.captured[:2] if item.bytes
-        )
-        title = f"{short_name(first)} brings {format_bytes(first.bytes)} with it: {names}"
-        change = "Pass it as an argument, as a reference: `ref = ray.put(value)` once, and define the function once."
-    else:
-        per_step = significant(len(exports) / steps.count, 2)
-        title = f"{short_name(first)} is defined and sent to the workers {per_step} times per step"
-        change = "Define the remote function or class once, outside of the loop, and pass what differs as an argument."
+    name = short_name(first)
+    size = format_bytes(first.bytes)
+    savings = save_exports(program, exports)
     return Finding(
-        cause=CAPTURED if is_large else REDEFINED,
-        title=title,
-        line=first.defined or first.line,
-        change=change,
+        cause=CAPTURED,
+        title=f"{name} brings {size} with it: {name_captured(first)}",
+        line=line_of(first),
+        change="Pass it as an argument, as a reference: `ref = ray.put(value)` once, and define the function once.",
+        seconds=total(savings) / steps.count,
+        savings=savings,
+        other_lines=[first.line],
+    )
+
+
+def name_captured(export: Export) -> str:
+    """Return the names and sizes of the two largest values that a function brings with it."""
+    names = []
+    for item in export.captured[:2]:
+        if item.bytes:
+            size = format_bytes(item.bytes)
+            names.append(f"{item.name} ({size})")
+    return ", ".join(names)
+
+
+def make_redefined_finding(program: Program, steps: Steps, exports: list[Export]) -> Finding:
+    first = exports[0]
+    name = short_name(first)
+    times = significant(len(exports) / steps.count, 2)
+    savings = save_exports(program, exports)
+    return Finding(
+        cause=REDEFINED,
+        title=f"{name} is defined and sent to the workers {times} times per step",
+        line=line_of(first),
+        change="Define the remote function or class once, outside of the loop, and pass what differs as an argument.",
         seconds=total(savings) / steps.count,
         savings=savings,
         other_lines=[first.line],
@@ -58,6 +88,13 @@ def make_finding(program: Program, steps: Steps, exports: list[Export], is_large
 
 def short_name(export: Export) -> str:
     return export.name.rpartition("<locals>.")[2]
+
+
+def save_exports(program: Program, exports: list[Export]) -> list[Saving]:
+    """Return what sending these functions to the workers takes the senders and the workers."""
+    savings = [save_export(program, export) for export in exports]
+    savings += save_fetches(program, exports)
+    return savings
 
 
 def save_export(program: Program, export: Export) -> Saving:
@@ -69,7 +106,8 @@ def save_export(program: Program, export: Export) -> Saving:
     if call is None:
         return Saving(export.process, export.thread, export.start, export.seconds, "work")
     seconds = max(0.0, call.seconds - call.own_seconds - CALL_SECONDS)
-    return Saving(call.process, call.thread, call.start + call.seconds / 2, seconds, "call")
+    start = call.start + call.seconds / 2
+    return Saving(call.process, call.thread, start, seconds, "call")
 
 
 def save_fetches(program: Program, exports: list[Export]) -> list[Saving]:
@@ -78,8 +116,10 @@ def save_fetches(program: Program, exports: list[Export]) -> list[Saving]:
     savings = []
     for fetch in program.recording.fetches:
         task = program.tasks.get(fetch.by)
-        if task is not None and task.name.rpartition(".")[2] in names:
-            savings.append(
-                Saving(fetch.process, 0, fetch.start + fetch.seconds / 2, fetch.seconds, "fetch")
-            )
+        if task is None:
+            continue
+        name = task.name.rpartition(".")[2]
+        if name in names:
+            start = fetch.start + fetch.seconds / 2
+            savings.append(Saving(fetch.process, 0, start, fetch.seconds, "fetch"))
     return savings

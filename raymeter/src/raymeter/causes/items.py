@@ -5,7 +5,7 @@ Sources: ray-project/ray#59681 and ray-project/ray#52745: streams of tokens, eac
 
 from collections import defaultdict
 
-from raymeter.causes.savings import total
+from raymeter.causes.savings import middle, total
 from raymeter.causes.waits import Counts, ReadyTimes
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Run
@@ -25,11 +25,22 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each generator with many items, judged by what Ray takes between two of them."""
     by_line: dict[str, list[Run]] = defaultdict(list)
     for run in program.recording.runs:
-        is_long = run.kind == "generator" and run.count >= MIN_ITEMS
-        if is_long and steps.of(run.start) is not None:
+        if has_many_items(run) and steps.of(run.start) is not None:
             by_line[run.line].append(run)
-    reads = reads_by_task(program) if by_line else {}
-    return [make_finding(program, steps, runs, reads) for runs in by_line.values()]
+    if not by_line:
+        return []
+    reads = reads_by_task(program)
+    findings = []
+    for runs in by_line.values():
+        finding = make_finding(program, steps, runs, reads)
+        findings.append(finding)
+    return findings
+
+
+def has_many_items(run: Run) -> bool:
+    if run.kind != "generator":
+        return False
+    return run.count >= MIN_ITEMS
 
 
 def reads_by_task(program: Program) -> dict[str, list[Call]]:
@@ -37,7 +48,9 @@ def reads_by_task(program: Program) -> dict[str, list[Call]]:
     reads: dict[str, list[Call]] = defaultdict(list)
     for call in program.recording.calls:
         if call.event in READS and len(call.objects) == 1:
-            reads[call.objects[0][:TASK_DIGITS]].append(call)
+            item = call.objects[0]
+            task = item[:TASK_DIGITS]
+            reads[task].append(call)
     return reads
 
 
@@ -45,42 +58,81 @@ def make_finding(
     program: Program, steps: Steps, runs: list[Run], reads: dict[str, list[Call]]
 ) -> Finding:
     first = runs[0]
-    batch = max(1, min(BATCH, first.count // MIN_BATCHES))
+    batch = batch_of(first)
     share = 1 - 1 / batch
-    savings = []
-    for run in runs:
-        savings += [save_item(run, item, share) for item in items_of(run)]
-    ready = ReadyTimes(program)
-    counts = Counts(program)
-    lines = []
-    for run in runs:
-        for call in reads.get(run.by, []):
-            factor = counts.factor(call.event, call.line)
-            savings.append(save_read(call, ready, share, factor, sending_share(run)))
-            lines.append(call.line)
+    savings = save_items(runs, share)
+    savings += save_reads(program, runs, reads, share)
     seconds = total(savings) / steps.count
+    work = format_milliseconds(seconds)
     return Finding(
         cause=CAUSE,
         title=f"{first.by_name} gives {first.count} items, each of which is an object of its own: "
-        f"{format_milliseconds(seconds)} of work to send and read them",
+        f"{work} of work to send and read them",
         line=first.line,
         change=f"Yield lists of {significant(batch)} items or more, or what has come together in a few milliseconds.",
         seconds=seconds,
         savings=savings,
-        other_lines=sorted(set(lines)),
+        other_lines=lines_of_reads(runs, reads),
     )
 
 
+def batch_of(run: Run) -> int:
+    """Return how many items of a generator may become one, with enough of them left to begin early."""
+    max_batch = run.count // MIN_BATCHES
+    return max(1, min(BATCH, max_batch))
+
+
+def lines_of_reads(runs: list[Run], reads: dict[str, list[Call]]) -> list[str]:
+    """Return the lines that read the items of these generators."""
+    lines = set()
+    for run in runs:
+        for call in reads.get(run.by, []):
+            lines.add(call.line)
+    return sorted(lines)
+
+
+def save_items(runs: list[Run], share: float) -> list[Saving]:
+    """Return what sending their items takes the generators, times a share."""
+    savings = []
+    for run in runs:
+        for item in items_of(run):
+            saving = save_item(run, item, share)
+            savings.append(saving)
+    return savings
+
+
 def save_item(run: Run, item: Item, share: float) -> Saving:
-    """Return what sending an item takes the generator."""
-    seconds = share * (item.end - item.start)
-    return Saving(run.process, run.thread, (item.start + item.end) / 2, seconds, "store")
+    """Return what sending an item takes the generator, times a share."""
+    phase = item.start, item.end
+    seconds = share * sending_seconds(item)
+    return Saving(run.process, run.thread, middle(phase), seconds, "store")
+
+
+def sending_seconds(item: Item) -> float:
+    return item.end - item.start
 
 
 def sending_share(run: Run) -> float:
     """Return the share of the time of a generator that Ray takes to send its items."""
-    sending = sum(item.end - item.start for item in items_of(run))
-    return min(1.0, sending / run.seconds) if run.seconds else 0.0
+    if not run.seconds:
+        return 0.0
+    sending = sum(sending_seconds(item) for item in items_of(run))
+    return min(1.0, sending / run.seconds)
+
+
+def save_reads(
+    program: Program, runs: list[Run], reads: dict[str, list[Call]], share: float
+) -> list[Saving]:
+    """Return what reading the items of these generators takes, times a share."""
+    ready = ReadyTimes(program)
+    counts = Counts(program)
+    savings = []
+    for run in runs:
+        sending = sending_share(run)
+        for call in reads.get(run.by, []):
+            factor = counts.factor(call.event, call.line)
+            savings.append(save_read(call, ready, share, factor, sending))
+    return savings
 
 
 def save_read(call: Call, ready: ReadyTimes, share: float, factor: float, sending: float) -> Saving:
@@ -88,9 +140,18 @@ def save_read(call: Call, ready: ReadyTimes, share: float, factor: float, sendin
 
     The replay knows nothing of the waits of these, which get shorter with the time that the items take to be sent.
     """
-    time = ready.of(call.objects[0]) or call.start
-    begin = min(call.end, max(call.start, time))
+    begin = begin_reading(call, ready)
     work = max(0.0, call.end - begin - call.own_seconds)
-    unknown_waits = (factor - 1) * sending * (begin - call.start)
-    seconds = share * (factor * work + unknown_waits)
+    all_work = factor * work
+    wait = begin - call.start
+    unknown_waits = (factor - 1) * sending * wait
+    seconds = share * (all_work + unknown_waits)
     return Saving(call.process, call.thread, begin, seconds, "work")
+
+
+def begin_reading(call: Call, ready: ReadyTimes) -> float:
+    """Return when a call could read its item: the time at which it was ready, or the call's start if not known."""
+    item = call.objects[0]
+    time = ready.of(item) or call.start
+    earliest = max(call.start, time)
+    return min(call.end, earliest)

@@ -7,9 +7,10 @@ Sources: reports such as Ascend/ray-ascend#55 and meta-pytorch/torchstore#113. C
 from collections import defaultdict
 from statistics import mean
 
-from raymeter.causes.savings import middle, total
+from raymeter.causes.calls import save_phases
+from raymeter.causes.savings import total
 from raymeter.findings import Finding, Saving
-from raymeter.profile.events import Task
+from raymeter.profile.events import Call
 from raymeter.profile.groups import Group, in_steps, own_call_seconds
 from raymeter.profile.program import Message, Program
 from raymeter.profile.steps import Steps
@@ -40,22 +41,30 @@ def find_lines(program: Program, steps: Steps) -> list[Group]:
         call = message.call
         is_sent_by_call = message.how in ("argument", "put")
         if call is not None and is_sent_by_call and len(call.messages) == 1:
-            lines[call.line, call.name].append(message)
+            place = call.line, call.name
+            lines[place].append(message)
     return [Group(messages) for messages in lines.values()]
 
 
 def is_many(group: Group, steps: Steps) -> bool:
     """Return whether there are many messages, whose calls take much longer than copying their bytes."""
-    if len(group.messages) < MIN_MESSAGES * steps.count or group.bytes > MAX_BYTES:
+    min_messages = MIN_MESSAGES * steps.count
+    if len(group.messages) < min_messages or group.bytes > MAX_BYTES:
         return False
-    calls = sum(own_call_seconds(message) for message in group.messages)
     saved = sum(call_seconds_without_bytes(message) for message in group.messages)
-    return saved > MIN_SHARE * calls
+    return saved > MIN_SHARE * call_seconds(group)
+
+
+def call_seconds(group: Group) -> float:
+    """Return what the calls with these messages take."""
+    return sum(own_call_seconds(message) for message in group.messages)
 
 
 def call_seconds_without_bytes(message: Message) -> float:
     """Return what a call takes besides serialising and copying its message."""
-    needed = message.sent.seconds + message.sent.bytes / COPY_BYTES_PER_SECOND
+    sent = message.sent
+    copy = sent.bytes / COPY_BYTES_PER_SECOND
+    needed = sent.seconds + copy
     return max(0.0, own_call_seconds(message) - needed)
 
 
@@ -69,53 +78,49 @@ def task_seconds(program: Program, group: Group) -> float:
             continue
         start, end = task.execute
         times.append(end - start)
-    return mean(times) if times else 0.0
+    if not times:
+        return 0.0
+    return mean(times)
 
 
 def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
-    share = 1 - 1 / BATCH
-    savings = []
-    for message in group.messages:
-        savings += save_message(program, message, share)
-    count = len(group.messages) / steps.count
-    calls = sum(own_call_seconds(message) for message in group.messages) / steps.count
+    savings = save_messages(program, group)
+    count = significant(len(group.messages) / steps.count, 3)
+    size = format_bytes(group.bytes)
+    calls = format_milliseconds(call_seconds(group) / steps.count)
+    sent = [message.sent for message in group.messages]
     return Finding(
         cause=CAUSE,
-        title=f"{significant(count, 3)} messages of {format_bytes(group.bytes)} per step take "
-        f"{format_milliseconds(calls)} of calls, most of it not for their bytes",
+        title=f"{count} messages of {size} per step take {calls} of calls, most of it not for their bytes",
         line=group.line,
         change=f"Send {BATCH} or more of them in one call, as one array or a list: a call of Ray takes about as long "
         "whatever it brings.",
         seconds=total(savings) / steps.count,
         savings=savings,
-        messages=[(message.sent.process, message.sent.number) for message in group.messages],
+        messages=[(message.process, message.number) for message in sent],
     )
 
 
-def save_message(program: Program, message: Message, share: float) -> list[Saving]:
-    """Return the time of one call, and of its task around the user's function, that a batch would not take."""
-    call = message.call
-    if call is None:
-        return []
-    seconds = share * call_seconds_without_bytes(message)
-    start = call.start + call.seconds / 2
-    savings = [Saving(call.process, call.thread, start, seconds, "call")]
-    task = program.tasks.get(call.task)
-    if task is not None:
-        savings += save_phases(program, task, share)
-    return savings
-
-
-def save_phases(program: Program, task: Task, share: float) -> list[Saving]:
-    """Return a share of what a task takes before and after the user's function."""
-    processes = {process.pid: process.process for process in program.recording.processes}
-    process = processes.get(task.pid, "")
-    phases = {"deserialise": task.deserialise, "store": task.store}
+def save_messages(program: Program, group: Group) -> list[Saving]:
+    """Return the time of the calls, and of their tasks around the user's function, that batches would not take."""
+    share = 1 - 1 / BATCH
+    processes = program.recording.processes
+    names = {process.pid: process.process for process in processes}
     savings = []
-    for part, phase in phases.items():
-        if phase is None:
+    for message in group.messages:
+        call = message.call
+        if call is None:
             continue
-        start, end = phase
-        seconds = share * (end - start)
-        savings.append(Saving(process, 0, middle(phase), seconds, part))
+        savings.append(save_call(call, message, share))
+        task = program.tasks.get(call.task)
+        if task is not None:
+            process = names.get(task.pid, "")
+            savings += save_phases(task, process, share)
     return savings
+
+
+def save_call(call: Call, message: Message, share: float) -> Saving:
+    """Return what a call takes besides the bytes of its message, times a share."""
+    seconds = share * call_seconds_without_bytes(message)
+    middle_of_call = call.start + call.seconds / 2
+    return Saving(call.process, call.thread, middle_of_call, seconds, "call")

@@ -6,11 +6,12 @@ Source: "Anti-pattern: processing results in submission order using ray.get incr
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from raymeter.causes.waits import ReadyTimes, group_by_lane
 from raymeter.findings import Finding, Reorder
-from raymeter.profile.events import Call
+from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.steps import Steps
 from raymeter.units import format_milliseconds, significant
@@ -47,10 +48,13 @@ class Loop:
     @property
     def possible_end(self) -> float:
         """Return when the last result would be there in the order of completion."""
-        time = self.results[0].call.start
+        first = self.results[0]
+        last = self.results[-1]
+        time = first.call.start
         for result in self.in_order_of_completion:
-            time = max(time, result.ready) + result.read_seconds + result.handle_seconds
-        return time - self.results[-1].handle_seconds
+            begin = max(time, result.ready)
+            time = begin + result.read_seconds + result.handle_seconds
+        return time - last.handle_seconds
 
     @property
     def saved_seconds(self) -> float:
@@ -63,7 +67,9 @@ class Loop:
         first = math.inf  # of the later results
         for result in reversed(self.results):
             begin = max(first, result.call.start)
-            count += result.ready - begin > MIN_READY_SECONDS
+            wait = result.ready - begin  # while a later one was there
+            if wait > MIN_READY_SECONDS:
+                count += 1
             first = min(first, result.ready)
         return count
 
@@ -73,7 +79,8 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     gets = [call for call in program.recording.calls if is_result(program, call)]
     ready = ReadyTimes(program)
     loops: dict[str, list[Loop]] = defaultdict(list)
-    for (_, _, _, line), calls in group_by_lane(gets, steps).items():
+    for lane, calls in group_by_lane(gets, steps).items():
+        _, _, _, line = lane
         for batch in split(program, steps, calls):
             loop = make_loop(batch, ready)
             if loop.waits and loop.saved_seconds > 0:
@@ -85,7 +92,13 @@ def is_result(program: Program, call: Call) -> bool:
     """Return whether a call gets the result of one task."""
     if call.event != "get" or len(call.objects) != 1:
         return False
-    return call.objects[0][:TASK_DIGITS] in program.tasks
+    return task_of(call) in program.tasks
+
+
+def task_of(call: Call) -> str:
+    """Return the task that made the object which a call gets."""
+    reference = call.objects[0]
+    return reference[:TASK_DIGITS]
 
 
 def split(program: Program, steps: Steps, calls: list[Call]) -> list[list[Call]]:
@@ -96,48 +109,75 @@ def split(program: Program, steps: Steps, calls: list[Call]) -> list[list[Call]]
     batches: list[list[Call]] = []
     last: tuple[int | None, str] | None = None
     for call in calls:
-        task = program.tasks[call.objects[0][:TASK_DIGITS]]
+        task = program.tasks[task_of(call)]
         kind = steps.of(call.start), task.name
-        is_later = not batches or (task.submitted or 0.0) > batches[-1][0].end
-        if kind != last or is_later:
+        if kind != last or is_submitted_after(task, batches[-1]):
             batches.append([])
         batches[-1].append(call)
         last = kind
     return batches
 
 
+def is_submitted_after(task: Task, batch: list[Call]) -> bool:
+    """Return whether a task was submitted when the first result of a batch had been got already."""
+    first = batch[0]
+    submitted = task.submitted or 0.0
+    return submitted > first.end
+
+
 def make_loop(calls: list[Call], ready: ReadyTimes) -> Loop:
     """Return the results of these calls of which it is known when they were ready; none if they are too few."""
-    known = [(call, ready.of(call.objects[0])) for call in calls if call.objects]
-    timed = [(call, time) for call, time in known if time is not None]
-    if len(timed) < max(MIN_RESULTS, len(calls) / 2):
+    timed = find_ready_times(calls, ready)
+    min_results = max(MIN_RESULTS, len(calls) / 2)
+    if len(timed) < min_results:
         return Loop([])
-    nexts = [call.start for call, _ in timed[1:]]
     results = []
-    for (call, time), following in zip(timed, nexts, strict=False):
-        read = max(0.0, call.end - max(call.start, time))
-        results.append(Result(call, time, read, max(0.0, following - call.end)))
-    last, time = timed[-1]
+    for (call, time), (following, _) in pairwise(timed):
+        handling = max(0.0, following.start - call.end)
+        results.append(make_result(call, time, handling))
     typical = median(result.handle_seconds for result in results)
-    read = max(0.0, last.end - max(last.start, time))
-    results.append(Result(last, time, read, typical))
+    last, time = timed[-1]
+    results.append(make_result(last, time, typical))
     return Loop(results)
 
 
+def find_ready_times(calls: list[Call], ready: ReadyTimes) -> list[tuple[Call, float]]:
+    """Return the calls whose results are known to have been ready at some time, with this time."""
+    timed = []
+    for call in calls:
+        time = ready.of(call.objects[0])
+        if time is not None:
+            timed.append((call, time))
+    return timed
+
+
+def make_result(call: Call, ready: float, handle_seconds: float) -> Result:
+    """Return the result that a call gets, which it can read from when it is ready."""
+    begin = max(call.start, ready)
+    read_seconds = max(0.0, call.end - begin)
+    return Result(call, ready, read_seconds, handle_seconds)
+
+
 def make_finding(steps: Steps, line: str, loops: list[Loop]) -> Finding:
-    results = [result for loop in loops for result in loop.results]
-    seconds = sum(loop.saved_seconds for loop in loops) / steps.count
-    waits = sum(loop.waits for loop in loops) / steps.count
+    results: list[Result] = []
+    reorders: list[Reorder] = []
+    for loop in loops:
+        results += loop.results
+        reorders += reorder(loop)
+    seconds = sum(loop.saved_seconds for loop in loops)
+    waits = sum(loop.waits for loop in loops)
+    waits_per_step = significant(waits / steps.count, 2)
     handling = median(result.handle_seconds for result in results)
+    work = format_milliseconds(handling)
     return Finding(
         cause=CAUSE,
-        title=f"{significant(waits, 2)} times per step, the loop waits for a slow result while others are ready, and "
-        f"does {format_milliseconds(handling)} of work with each",
+        title=f"{waits_per_step} times per step, the loop waits for a slow result while others are ready, and "
+        f"does {work} of work with each",
         line=line,
         change="Take each result when it is ready: `ready, pending = ray.wait(pending)` in place of the order of "
         "submission. If the order matters, keep the position of each reference in a dict.",
-        seconds=seconds,
-        reorders=[item for loop in loops for item in reorder(loop)],
+        seconds=seconds / steps.count,
+        reorders=reorders,
     )
 
 
@@ -146,5 +186,6 @@ def reorder(loop: Loop) -> list[Reorder]:
     reorders = []
     for result, other in zip(loop.results, loop.in_order_of_completion, strict=True):
         call = result.call
-        reorders.append(Reorder(call.process, call.number, other.call.objects[0]))
+        wanted = other.call.objects[0]
+        reorders.append(Reorder(call.process, call.number, wanted))
     return reorders
