@@ -26,17 +26,8 @@ CHANGE = (
 
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each line, or task with results, whose messages hold many references."""
-    calls = [call for call in program.recording.calls if call.contained >= MIN_REFERENCES]
     finder = Finder(program, steps)
-    findings = [
-        finder.make_call_finding(group)
-        for group in group_by_line(calls, steps).values()
-        if finder.is_about_references(group)
-    ]
-    results = [message for message in program.messages if message.sent.references >= MIN_REFERENCES]
-    by_task = [message for message in results if message.call is None]
-    groups = group_messages(in_steps(by_task, steps))
-    return findings + [finder.make_result_finding(group) for group in groups]
+    return finder.find_in_calls() + finder.find_in_results()
 
 
 class Finder:
@@ -47,59 +38,97 @@ class Finder:
         self.steps = steps
         self.sizes: dict[tuple[str, int], int] = {}
         for message in program.messages:
-            self.sizes[message.sent.process, message.sent.number] = message.sent.bytes
+            sent = message.sent
+            self.sizes[sent.process, sent.number] = sent.bytes
         self.processes: dict[int, str] = {}
         for process in program.recording.processes:
             self.processes[process.pid] = process.process
 
+    def find_in_calls(self) -> list[Finding]:
+        """Return a finding for each line whose calls send many references and little else."""
+        recorded = self.program.recording.calls
+        calls = [call for call in recorded if call.contained >= MIN_REFERENCES]
+        by_line = group_by_line(calls, self.steps)
+        findings = []
+        for group in by_line.values():
+            if self.is_about_references(group):
+                finding = self.make_call_finding(group)
+                findings.append(finding)
+        return findings
+
+    def find_in_results(self) -> list[Finding]:
+        """Return a finding for each task whose results hold many references."""
+        messages = [message for message in self.program.messages if message.call is None]
+        results = [message for message in messages if message.sent.references >= MIN_REFERENCES]
+        during_steps = in_steps(results, self.steps)
+        groups = group_messages(during_steps)
+        return [self.make_result_finding(group) for group in groups]
+
     def is_about_references(self, calls: list[Call]) -> bool:
         """Return whether the messages of these calls hold little else."""
         size = 0
+        references = 0
         for call in calls:
-            size += sum(self.sizes.get((call.process, number), 0) for number in call.messages)
-        return size <= MAX_BYTES_PER_REFERENCE * sum(call.contained for call in calls)
+            references += call.contained
+            for number in call.messages:
+                size += self.sizes.get((call.process, number), 0)
+        return size <= MAX_BYTES_PER_REFERENCE * references
 
     def make_call_finding(self, calls: list[Call]) -> Finding:
-        savings = [save_call(call) for call in calls]
         tasks = {call.task for call in calls if call.task}
-        savings += self.save_readers(tasks)
+        savings = [save_call(call) for call in calls]
+        savings += self.save_reading(tasks)
+        savings += self.save_dispatch(tasks)
         held = mean(call.contained for call in calls)
-        what = calls[0].name or "ray.put"
-        return self.finish(calls[0].line, len(calls), held, what, savings)
+        first = calls[0]
+        what = first.name or "ray.put"
+        return self.finish(first.line, len(calls), held, what, savings)
 
     def make_result_finding(self, group: Group) -> Finding:
+        messages = group.messages
         savings = []
-        for message in group.messages:
+        for message in messages:
             savings += save_sending(self.program, message)
-        held = mean(message.sent.references for message in group.messages)
+        held = mean(message.sent.references for message in messages)
         what = f"results of {group.sender}"
-        return self.finish(group.line, len(group.messages), held, what, savings)
+        return self.finish(group.line, len(messages), held, what, savings)
 
-    def save_readers(self, tasks: set[str]) -> list[Saving]:
-        """Return the time in which the tasks with these messages read them, and in which Ray handed them over."""
+    def save_reading(self, tasks: set[str]) -> list[Saving]:
+        """Return the time in which the tasks with these messages read them."""
         savings = []
         for name in tasks:
             task = self.program.tasks.get(name)
-            if task is not None and task.deserialise is not None:
-                start, end = task.deserialise
-                process = self.processes.get(task.pid, "")
-                middle = (start + end) / 2
-                savings.append(Saving(process, 0, middle, end - start, "deserialise"))
+            if task is None or task.deserialise is None:
+                continue
+            start, end = task.deserialise
+            middle = (start + end) / 2
+            seconds = end - start
+            process = self.processes.get(task.pid, "")
+            saving = Saving(process, 0, middle, seconds, "deserialise")
+            savings.append(saving)
+        return savings
+
+    def save_dispatch(self, tasks: set[str]) -> list[Saving]:
+        """Return the time in which Ray handed the tasks with these messages over."""
+        savings = []
         for gap in find_gaps(self.program):
             if gap.task in tasks:
                 middle = (gap.start + gap.end) / 2
-                savings.append(Saving(gap.process, 0, middle, gap.seconds, "dispatch"))
+                saving = Saving(gap.process, 0, middle, gap.seconds, "dispatch")
+                savings.append(saving)
         return savings
 
     def finish(
         self, line: str, count: int, held: float, what: str, savings: list[Saving]
     ) -> Finding:
         per_step = significant(count / self.steps.count, 2)
+        references = significant(held, 2)
         seconds = total(savings) / self.steps.count
+        work = format_milliseconds(seconds)
         return Finding(
             cause=CAUSE,
-            title=f"{per_step} messages per step ({what}) hold {significant(held, 2)} references each, which Ray "
-            f"registers one by one: {format_milliseconds(seconds)} of work",
+            title=f"{per_step} messages per step ({what}) hold {references} references each, which Ray "
+            f"registers one by one: {work} of work",
             line=line,
             change=CHANGE,
             seconds=seconds,
@@ -109,5 +138,7 @@ class Finder:
 
 def save_call(call: Call) -> Saving:
     """Return what a call takes longer than one with a small message."""
-    seconds = max(0.0, call.seconds - call.own_seconds - CALL_SECONDS)
-    return Saving(call.process, call.thread, call.start + call.seconds / 2, seconds, "call")
+    needed = call.seconds - call.own_seconds - CALL_SECONDS
+    seconds = max(0.0, needed)
+    middle = call.start + call.seconds / 2
+    return Saving(call.process, call.thread, middle, seconds, "call")

@@ -3,28 +3,47 @@
 from collections.abc import Iterable
 
 from raymeter.findings import Saving
+from raymeter.profile.events import Call, Sent
 from raymeter.profile.groups import own_call_seconds, store_seconds
-from raymeter.profile.program import Message, Program
+from raymeter.profile.program import Message, Phase, Program
 
 CALL_SECONDS = 0.0002  # that a call of Ray with a small message takes in any case
 
 
 def save_sending(program: Program, message: Message, share: float = 1.0) -> list[Saving]:
     """Return what sending one message takes its sender, times a share: the call, or storing the result of the task."""
-    sent = message.sent
-    call = message.call
-    if call is not None:
-        needed = max(0.0, own_call_seconds(message) - CALL_SECONDS)
-        seconds = share * needed / max(1, len(call.messages))
-        start = call.start + call.seconds / 2
-        return [Saving(call.process, call.thread, start, seconds, "call")]
-    if message.stored is not None:
-        seconds = share * store_seconds(message)
-        start = middle(message.stored)
-        return [Saving(sent.process, 0, start, seconds, "store")]
+    if message.call is not None:
+        saving = save_in_call(message, message.call, share)
+    elif message.stored is not None:
+        saving = save_storing(message, message.stored, share)
+    else:
+        saving = save_serialising(message.sent, share)
+    return [saving]
+
+
+def save_in_call(message: Message, call: Call, share: float) -> Saving:
+    """Return the part of a call that one of its messages takes."""
+    own_seconds = own_call_seconds(message)
+    needed = max(0.0, own_seconds - CALL_SECONDS)
+    messages = max(1, len(call.messages))
+    seconds = share * needed / messages
+    start = call.start + call.seconds / 2
+    return Saving(call.process, call.thread, start, seconds, "call")
+
+
+def save_storing(message: Message, stored: Phase, share: float) -> Saving:
+    """Return what storing the result of a task takes."""
+    seconds = share * store_seconds(message)
+    start = middle(stored)
+    process = message.sent.process
+    return Saving(process, 0, start, seconds, "store")
+
+
+def save_serialising(sent: Sent, share: float) -> Saving:
+    """Return what serialising a message takes."""
     seconds = share * sent.seconds
     start = sent.start + sent.seconds / 2
-    return [Saving(sent.process, sent.thread, start, seconds, "serialise")]
+    return Saving(sent.process, sent.thread, start, seconds, "serialise")
 
 
 def save_reading(message: Message, share: float = 1.0) -> list[Saving]:
@@ -50,6 +69,6 @@ def total(savings: Iterable[Saving]) -> float:
     return sum(saving.seconds for saving in savings)
 
 
-def middle(phase: tuple[float, float]) -> float:
+def middle(phase: Phase) -> float:
     start, end = phase
     return (start + end) / 2

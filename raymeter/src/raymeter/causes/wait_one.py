@@ -4,6 +4,7 @@ Source: "Pattern: using ray.wait to limit the number of pending tasks" in Ray's 
 """
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from itertools import accumulate
 from statistics import mean
 
@@ -23,25 +24,73 @@ MAX_BATCH = 100  # results that one call may return instead
 MIN_KNOWN = 0.5  # of the calls, whose results have a known time
 
 
+@dataclass(frozen=True)
+class Loop:
+    """The calls of ray.wait from one line."""
+
+    calls: list[Call]  # that were written
+    factor: float  # calls that were made for each of them
+
+    @property
+    def count(self) -> float:
+        """Return how many calls were made."""
+        return self.factor * len(self.calls)
+
+    @property
+    def looked_at(self) -> float:
+        """Return at how many references a call looks."""
+        return mean(call.count for call in self.calls)
+
+    @property
+    def taken(self) -> float:
+        """Return how many results a call takes."""
+        return mean(call.ready for call in self.calls)
+
+    @property
+    def batch(self) -> float:
+        """Return how many results one call may take instead."""
+        most = max(call.count for call in self.calls)
+        return min(MAX_BATCH, MAX_READY_SHARE * most)
+
+    def takes_few_of_many(self) -> bool:
+        looked_at = self.looked_at
+        return looked_at >= MIN_REFERENCES and self.taken <= MAX_READY_SHARE * looked_at
+
+
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each line that takes few of many results at a time, again and again."""
-    waits = [call for call in program.recording.calls if call.event == "wait" and call.ready]
     ready = ReadyTimes(program)
-    counts = Counts(program)
     findings = []
-    for line, calls in group_by_line(waits, steps).items():
-        factor = counts.factor("wait", line)
-        is_often = factor * len(calls) >= MIN_CALLS * steps.count
-        if is_often and takes_few_of_many(calls):
-            finding = make_finding(program, steps, calls, ready, factor)
-            findings += [finding] if finding is not None else []
+    for loop in find_loops(program, steps):
+        work = known_work(loop, ready)
+        if len(work) >= MIN_KNOWN * len(loop.calls):
+            finding = make_finding(program, steps, loop, work)
+            findings.append(finding)
     return findings
 
 
-def takes_few_of_many(calls: list[Call]) -> bool:
-    looked_at = mean(call.count for call in calls)
-    taken = mean(call.ready for call in calls)
-    return looked_at >= MIN_REFERENCES and taken <= MAX_READY_SHARE * looked_at
+def find_loops(program: Program, steps: Steps) -> list[Loop]:
+    """Return the lines that take few of many results often."""
+    counts = Counts(program)
+    waits = [call for call in program.recording.calls if call.event == "wait" and call.ready]
+    loops = []
+    for line, calls in group_by_line(waits, steps).items():
+        factor = counts.factor("wait", line)
+        loop = Loop(calls, factor)
+        is_often = loop.count >= MIN_CALLS * steps.count
+        if is_often and loop.takes_few_of_many():
+            loops.append(loop)
+    return loops
+
+
+def known_work(loop: Loop, ready: ReadyTimes) -> list[tuple[Call, float]]:
+    """Return the calls for which it is known when their results were ready, each with its time after that."""
+    work = []
+    for call in loop.calls:
+        seconds = work_of(call, ready)
+        if seconds is not None:
+            work.append((call, seconds))
+    return work
 
 
 def work_of(call: Call, ready: ReadyTimes) -> float | None:
@@ -50,29 +99,26 @@ def work_of(call: Call, ready: ReadyTimes) -> float | None:
     known = [time for time in times if time is not None]
     if not known:
         return None
-    return max(0.0, call.end - max(call.start, *known) - call.own_seconds)
+    start = max(call.start, *known)
+    seconds = call.end - start - call.own_seconds
+    return max(0.0, seconds)
 
 
 def make_finding(
-    program: Program, steps: Steps, calls: list[Call], ready: ReadyTimes, factor: float
-) -> Finding | None:
-    looked_at = mean(call.count for call in calls)
-    taken = mean(call.ready for call in calls)
-    batch = min(MAX_BATCH, MAX_READY_SHARE * max(call.count for call in calls))
-    share = max(0.0, 1 - taken / batch)
-    work = [(call, work_of(call, ready)) for call in calls]
-    known = [(call, seconds) for call, seconds in work if seconds is not None]
-    if len(known) < MIN_KNOWN * len(calls):
-        return None
-    savings = [save_call(call, share * factor * seconds) for call, seconds in known]
+    program: Program, steps: Steps, loop: Loop, work: list[tuple[Call, float]]
+) -> Finding:
+    batch = loop.batch
+    savings = save_work(loop, work)
     seconds = total(savings) / steps.count
     savings += save_dispatch(program, savings)
-    per_step = significant(factor * len(calls) / steps.count)
+    per_step = significant(loop.count / steps.count)
+    looked_at = significant(loop.looked_at, 2)
+    taken = significant(loop.taken, 2)
     return Finding(
         cause=CAUSE,
-        title=f"{per_step} times per step, ray.wait looks at {significant(looked_at, 2)} references to return "
-        f"{significant(taken, 2)}: {format_milliseconds(seconds)} of work",
-        line=calls[0].line,
+        title=f"{per_step} times per step, ray.wait looks at {looked_at} references to return "
+        f"{taken}: {format_milliseconds(seconds)} of work",
+        line=loop.calls[0].line,
         change=f"Take several results at once: `ray.wait(pending, num_returns=min({batch:.0f}, len(pending)))`, with a "
         "timeout if they come slowly. Or keep fewer tasks in flight: submit the next one when one has ended.",
         seconds=seconds,
@@ -80,10 +126,22 @@ def make_finding(
     )
 
 
+def save_work(loop: Loop, work: list[tuple[Call, float]]) -> list[Saving]:
+    """Return what the calls take less if each of them returns a batch."""
+    share = max(0.0, 1 - loop.taken / loop.batch)
+    savings = []
+    for call, seconds in work:
+        saved = share * loop.factor * seconds
+        saving = save_call(call, saved)
+        savings.append(saving)
+    return savings
+
+
 def save_call(call: Call, seconds: float) -> Saving:
     """Return a saving of the last part of a call, which is not waiting any more."""
-    start = call.end - min(call.seconds, seconds) / 2
-    return Saving(call.process, call.thread, start, seconds, "work")
+    length = min(call.seconds, seconds)
+    middle = call.end - length / 2
+    return Saving(call.process, call.thread, middle, seconds, "work")
 
 
 def save_dispatch(program: Program, savings: list[Saving]) -> list[Saving]:
@@ -98,7 +156,10 @@ def save_dispatch(program: Program, savings: list[Saving]) -> list[Saving]:
     for gap in find_gaps(program):
         first = bisect_left(starts, gap.start)
         last = bisect_left(starts, gap.end)
-        seconds = min(gap.seconds, sums[last] - sums[first]) / cores
-        middle = (gap.start + gap.end) / 2
-        found.append(Saving(gap.process, 0, middle, seconds, "dispatch"))
-    return [saving for saving in found if saving.seconds > 0]
+        saved = sums[last] - sums[first]
+        seconds = min(gap.seconds, saved) / cores
+        if seconds > 0:
+            middle = (gap.start + gap.end) / 2
+            saving = Saving(gap.process, 0, middle, seconds, "dispatch")
+            found.append(saving)
+    return found

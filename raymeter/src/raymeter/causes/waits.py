@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from raymeter.profile.events import Call, Task
+from raymeter.profile.events import Call, CountedLine, Task
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.graph import MAX_DISPATCH_SECONDS
 from raymeter.simulate.items import items_of
 
 Lane = tuple[str, int, str, str]  # process, thread, task and line
+Key = tuple[str, str]  # event and line
 
 
 class ReadyTimes:
@@ -24,16 +25,20 @@ class ReadyTimes:
             if call.event == "put":
                 self.known[call.object] = call.end
         for run in program.recording.runs:
-            if run.kind == "generator":
-                for item in items_of(run):
-                    self.known[item.object] = item.end
+            if run.kind != "generator":
+                continue
+            for item in items_of(run):
+                self.known[item.object] = item.end
 
     def of(self, reference: str) -> float | None:
         """Return the time at which an object was ready; None if Ray does not know it."""
         if reference in self.known:
             return self.known[reference]
-        task = self.program.tasks.get(reference[:TASK_DIGITS])
-        return end_of(task) if task is not None else None
+        name = reference[:TASK_DIGITS]
+        task = self.program.tasks.get(name)
+        if task is None:
+            return None
+        return end_of(task)
 
 
 def end_of(task: Task) -> float | None:
@@ -41,25 +46,33 @@ def end_of(task: Task) -> float | None:
     if task.execute is None:
         return None
     _, end = task.execute
-    return max(end, task.store[1]) if task.store else end
+    if not task.store:
+        return end
+    _, stored = task.store
+    return max(end, stored)
 
 
 def group_by_lane(calls: Iterable[Call], steps: Steps) -> dict[Lane, list[Call]]:
     """Return the calls during the steps that one task makes at one line, in the order of time."""
     lanes: dict[Lane, list[Call]] = defaultdict(list)
-    for call in calls:
-        if call.line and steps.of(call.start) is not None:
-            lanes[call.process, call.thread, call.by, call.line].append(call)
+    for call in with_line_in_steps(calls, steps):
+        lane = call.process, call.thread, call.by, call.line
+        lanes[lane].append(call)
     return lanes
 
 
 def group_by_line(calls: Iterable[Call], steps: Steps) -> dict[str, list[Call]]:
     """Return the calls during the steps by their line."""
     lines: dict[str, list[Call]] = defaultdict(list)
-    for call in calls:
-        if call.line and steps.of(call.start) is not None:
-            lines[call.line].append(call)
+    for call in with_line_in_steps(calls, steps):
+        lines[call.line].append(call)
     return lines
+
+
+def with_line_in_steps(calls: Iterable[Call], steps: Steps) -> list[Call]:
+    """Return the calls during the steps whose line is known."""
+    with_line = [call for call in calls if call.line]
+    return [call for call in with_line if steps.of(call.start) is not None]
 
 
 @dataclass(frozen=True)
@@ -81,20 +94,32 @@ def find_gaps(program: Program) -> list[Gap]:
     gaps: list[Gap] = []
     for process in program.recording.processes:
         own = [task for task in program.tasks.values() if task.pid == process.pid]
-        timed = [task for task in own if task.execute is not None]
-        timed.sort(key=start_of)
-        for earlier, later in pairwise(timed):
-            gap = Gap(process.process, later.task, end_of(earlier) or 0.0, start_of(later))
-            if was_waiting(later, gap):
-                gaps.append(gap)
+        gaps += gaps_between(own, process.process)
     gaps.sort(key=lambda gap: gap.start)
+    return gaps
+
+
+def gaps_between(tasks: list[Task], process: str) -> list[Gap]:
+    """Return the gaps between the tasks of one process."""
+    timed = [task for task in tasks if task.execute is not None]
+    timed.sort(key=start_of)
+    gaps: list[Gap] = []
+    for earlier, later in pairwise(timed):
+        start = end_of(earlier) or 0.0
+        end = start_of(later)
+        gap = Gap(process, later.task, start, end)
+        if was_waiting(later, gap):
+            gaps.append(gap)
     return gaps
 
 
 def start_of(task: Task) -> float:
     """Return when a task began to read its arguments; 0 if Ray does not know it."""
     first = task.deserialise or task.execute
-    return first[0] if first else 0.0
+    if not first:
+        return 0.0
+    start, _ = first
+    return start
 
 
 def was_waiting(task: Task, gap: Gap) -> bool:
@@ -109,16 +134,23 @@ class Counts:
     """How many calls there were, and how long they took, per call that was written: 1 without sampling."""
 
     def __init__(self, program: Program) -> None:
-        counts: dict[tuple[str, str], int] = defaultdict(int)
-        written: dict[tuple[str, str], int] = defaultdict(int)
+        self.counts: dict[Key, int] = defaultdict(int)
+        self.written: dict[Key, int] = defaultdict(int)
         for process in program.recording.processes:
-            for item in process.recorder.counted if process.recorder else []:
-                counts[item.kind, item.line] += item.count
-                written[item.kind, item.line] += item.written
-        self.counts = counts
-        self.written = written
+            if process.recorder:
+                self.add(process.recorder.counted)
+
+    def add(self, items: Iterable[CountedLine]) -> None:
+        """Add the counts of one process."""
+        for item in items:
+            key = item.kind, item.line
+            self.counts[key] += item.count
+            self.written[key] += item.written
 
     def factor(self, event: str, line: str) -> float:
         """Return how many calls of this kind a line made for each one that was written."""
         key = event, line
-        return self.counts[key] / self.written[key] if self.written[key] else 1.0
+        written = self.written[key]
+        if not written:
+            return 1.0
+        return self.counts[key] / written

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 
-from raymeter.profile.events import Call, Received, Sent, Task
+from raymeter.profile.events import Call, Received, Run, Sent, Task
 from raymeter.profile.reader import Recording
 
 Phase = tuple[float, float]  # start and end
@@ -58,7 +58,9 @@ class Program:
         if not position:
             return None
         call = calls[position - 1]
-        return call if call.end >= time else None
+        if call.end < time:
+            return None
+        return call
 
 
 def join(recording: Recording) -> Program:
@@ -111,7 +113,9 @@ def phase_at(phases: list[Phase], sent: Sent) -> Phase | None:
         return None
     phase = phases[position]
     _, end = phase
-    return phase if middle <= end + CLOCK_SECONDS else None
+    if middle > end + CLOCK_SECONDS:
+        return None
+    return phase
 
 
 def find_stores(recording: Recording) -> dict[str, list[Phase]]:
@@ -137,13 +141,22 @@ def join_tasks(recording: Recording) -> dict[str, Task]:
     for run in recording.runs:
         task = tasks.get(run.by)
         if run.has_event_loop and task is not None:
-            tasks[run.by] = replace(
-                task,
-                deserialise=(min(run.start, task.running or run.start), run.start),
-                execute=(run.start, run.end),
-                store=(run.end, max(run.end, task.finished or run.end)),
-            )
+            tasks[run.by] = with_times_of_run(task, run)
     return tasks
+
+
+def with_times_of_run(task: Task, run: Run) -> Task:
+    """Return a task whose phases are those around a run of its function."""
+    running = task.running or run.start
+    begin = min(run.start, running)
+    finished = task.finished or run.end
+    end = max(run.end, finished)
+    return replace(
+        task,
+        deserialise=(begin, run.start),
+        execute=(run.start, run.end),
+        store=(run.end, end),
+    )
 
 
 def join_readers(program: Program) -> None:

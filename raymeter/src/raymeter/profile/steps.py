@@ -65,7 +65,9 @@ class Steps:
         if number < 0:
             return None
         _, end = self.times[number]
-        return number if time <= end else None
+        if time > end:
+            return None
+        return number
 
 
 @dataclass
@@ -104,17 +106,28 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
     recording = program.recording
     own = [call for call in recording.calls if is_users(call.line)]
     threads = group_by_thread(own) or group_by_thread(recording.calls)
-    main = main_thread(program, threads)
-    cutter = Cutter(program)
-    cuts = [cutter.cut(threads[main])] if main else []
-    if not any(cuts):  # the loop runs inside of a task or an actor
-        cuts = [cutter.cut(calls) for key, calls in threads.items() if key != main]
-    found = [cut for cut in cuts if cut is not None]
-    if found:
-        longest = max(found, key=covered_seconds)
+    cuts = find_cuts(program, threads)
+    if cuts:
+        longest = max(cuts, key=covered_seconds)
         return make_steps(longest)
     start = first_start(recording.calls, recording.start)
     return Steps("the program", [(start, recording.end)])
+
+
+def find_cuts(program: Program, threads: dict[Thread, list[Call]]) -> list[Cut]:
+    """Return the cut of the main thread; those of the others if its loop runs inside of a task or an actor."""
+    cutter = Cutter(program)
+    main = main_thread(program, threads)
+    if main is not None:
+        cut = cutter.cut(threads[main])
+        if cut is not None:
+            return [cut]
+    cuts = []
+    for thread, calls in threads.items():
+        cut = cutter.cut(calls) if thread != main else None
+        if cut is not None:
+            cuts.append(cut)
+    return cuts
 
 
 def covered_seconds(cut: Cut) -> float:
@@ -173,7 +186,9 @@ class Cutter:
         self.submitting: dict[str, set[Key]] = defaultdict(set)  # by the name of a task
         for call in program.submissions.values():
             task = program.tasks.get(call.task)
-            self.submitting[task.name if task else call.name].add(key_of(call))
+            name = task.name if task else call.name
+            key = key_of(call)
+            self.submitting[name].add(key)
 
     def cut(self, calls: Sequence[Call]) -> Cut | None:
         """Return the finest cut into steps that are alike, or None.
@@ -208,11 +223,23 @@ class Cutter:
         """Return how many calls of the cut wait for tasks that are submitted in a typical pass, or in none."""
         count = 0
         for call in cut.calls:
-            task = self.program.tasks.get(call.objects[0][:TASK_DIGITS]) if call.objects else None
-            keys = self.submitting.get(task.name, set()) if task else set()
-            if keys and key_of(call) in cut.content:
-                count += bool(keys & cut.content) == is_inside
+            keys = self.submitted_at(call)
+            if not keys or key_of(call) not in cut.content:
+                continue
+            is_submitted_inside = not keys.isdisjoint(cut.content)
+            if is_submitted_inside == is_inside:
+                count += 1
         return count
+
+    def submitted_at(self, call: Call) -> set[Key]:
+        """Return where the task is submitted whose object a call waits for first."""
+        if not call.objects:
+            return set()
+        first = call.objects[0]
+        task = self.program.tasks.get(first[:TASK_DIGITS])
+        if task is None:
+            return set()
+        return self.submitting.get(task.name, set())
 
 
 def collapse(calls: Sequence[Call]) -> list[Call]:
@@ -285,6 +312,11 @@ def find_named_steps(program: Program, name: str) -> Steps:
         times = list(pairwise(bounds))
         title = f"a pass of the loop at {name}"
         return Steps(title, times, last.process, last.thread, last.line)
+    return find_steps_between_ends(program, name)
+
+
+def find_steps_between_ends(program: Program, name: str) -> Steps:
+    """Return the steps that end with a method or task of this name."""
     tasks = program.tasks.values()
     named = [task for task in tasks if task.name == name]
     ends = [task.finished for task in named if task.finished]
@@ -293,4 +325,6 @@ def find_named_steps(program: Program, name: str) -> Steps:
         known = {task.name for task in tasks if task.name}
         names = ", ".join(sorted(known))
         raise UserError(f"--step {name}: give a line such as train.py:28, or one of {names}")
-    return Steps(f"until {name} ends", list(pairwise(ends)), line=name)
+    times = list(pairwise(ends))
+    title = f"until {name} ends"
+    return Steps(title, times, line=name)

@@ -9,6 +9,7 @@ from raymeter.report.words import name_place, percent
 from raymeter.simulate.nesting import outermost
 
 WAITS = ("get", "wait", "next")
+SHORTEST_SECONDS = 1e-9
 MIN_SHARE = 0.5  # of a step, that it waits
 MIN_COMPUTING = 0.5  # of the time of a function, in which it uses its core
 
@@ -17,30 +18,53 @@ def say_waiting(program: Program, steps: Steps) -> str:
     """Return ", which waits 91 % of its time for Worker.compute (it computes)"; "" if it waits for less than half."""
     by_name: dict[str, float] = defaultdict(float)
     for call in waits_of(program, steps):
-        by_name[awaited_name(program, call)] += call.seconds
-    whole = max(1e-9, sum(end - start for start, end in steps.times))
-    share = sum(by_name.values()) / whole
+        name = awaited_name(program, call)
+        by_name[name] += call.seconds
+    waited = sum(by_name.values())
+    share = waited / whole_seconds(steps)
     if share < MIN_SHARE:
         return ""
     name = max(by_name, key=lambda known: by_name[known])
-    what = f"{name_place(name)}{say_computing(program, name)}" if name else "its tasks"
-    return f", which waits {percent(min(1.0, share))} of its time for {what}"
+    what = say_awaited(program, name)
+    part = percent(min(1.0, share))
+    return f", which waits {part} of its time for {what}"
+
+
+def whole_seconds(steps: Steps) -> float:
+    """Return the time of all steps together, which is never 0."""
+    lengths = [end - start for start, end in steps.times]
+    return max(SHORTEST_SECONDS, sum(lengths))
+
+
+def say_awaited(program: Program, name: str) -> str:
+    """Return the function that is waited for, and what it does; "its tasks" if it is not known."""
+    if not name:
+        return "its tasks"
+    place = name_place(name)
+    computing = say_computing(program, name)
+    return f"{place}{computing}"
 
 
 def waits_of(program: Program, steps: Steps) -> list[Call]:
     """Return the waits of the thread of the steps."""
     lane = steps.process, steps.thread
-    own = [call for call in program.recording.calls if (call.process, call.thread) == lane]
-    in_steps = [call for call in outermost(own) if steps.of(call.start) is not None]
-    return [call for call in in_steps if call.event in WAITS]
+    own = []
+    for call in program.recording.calls:
+        if (call.process, call.thread) == lane:
+            own.append(call)
+    waits = [call for call in outermost(own) if call.event in WAITS]
+    return [call for call in waits if steps.of(call.start) is not None]
 
 
 def awaited_name(program: Program, call: Call) -> str:
     """Return the name of the task whose first object a call waits for; "" if it is not known."""
     if not call.objects:
         return ""
-    task = program.tasks.get(call.objects[0][:TASK_DIGITS])
-    return task.name if task is not None else ""
+    first = call.objects[0]
+    task = program.tasks.get(first[:TASK_DIGITS])
+    if task is None:
+        return ""
+    return task.name
 
 
 def say_computing(program: Program, name: str) -> str:
@@ -49,5 +73,8 @@ def say_computing(program: Program, name: str) -> str:
     seconds = sum(run.own_seconds for run in runs)
     if not seconds:
         return ""
-    share = sum(run.cpu_seconds for run in runs) / seconds
-    return " (it computes)" if share >= MIN_COMPUTING else " (it waits itself)"
+    computing = sum(run.cpu_seconds for run in runs)
+    share = computing / seconds
+    if share >= MIN_COMPUTING:
+        return " (it computes)"
+    return " (it waits itself)"

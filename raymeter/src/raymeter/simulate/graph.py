@@ -26,6 +26,8 @@ from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.simulate.items import Item, items_of
 from raymeter.simulate.nesting import outermost
 
+Lane = tuple[str, int, str]  # process, thread and task
+
 WAITING = ("get", "wait", "next")
 MAX_OVERLAPS = 256  # edges of one process that run at the same time
 MAX_DISPATCH_SECONDS = 0.01  # between two tasks, the second of which was waiting
@@ -71,12 +73,14 @@ class Graph:
 
     def connect(self, source: int | None, target: int, seconds: float = 0.0, **work: Any) -> None:
         """Add an edge, unless the recording shows that the target came before its source."""
-        if (
-            source is None
-            or self.points[source].time > self.points[target].time + 2 * CLOCK_SECONDS
-        ):
+        if source is None:
             return
-        self.points[target].edges.append(Edge(source, max(0.0, seconds), **work))
+        point = self.points[target]
+        latest = point.time + 2 * CLOCK_SECONDS
+        if self.time_of(source) > latest:
+            return
+        edge = Edge(source, max(0.0, seconds), **work)
+        point.edges.append(edge)
 
     def time_of(self, point: int) -> float:
         """Return the recorded time of a point."""
@@ -92,7 +96,8 @@ class Graph:
         """Return the point at which an object is ready; None if nothing of it was recorded."""
         if reference in self.ready:
             return self.ready[reference]
-        return self.ready.get(reference[:TASK_DIGITS])
+        task = reference[:TASK_DIGITS]
+        return self.ready.get(task)
 
 
 def build(program: Program) -> Graph:
@@ -103,7 +108,8 @@ def build(program: Program) -> Graph:
     builder.connect_tasks()
     builder.connect_waits()
     builder.set_delays()
-    if find_spilling(program.recording.stores).restored:
+    spilling = find_spilling(program.recording.stores)
+    if spilling.restored:
         builder.name_argument_waits()
     return builder.graph
 
@@ -147,47 +153,66 @@ class Builder:
 
     def add_task(self, task: Task, execute: tuple[float, float]) -> None:
         graph = self.graph
-        execute_start, execute_end = execute
-        start = task.deserialise[0] if task.deserialise else execute_start
-        end = task.store[1] if task.store else execute_end
+        start, end = execute
+        begin, _ = task.deserialise or execute
+        _, stored = task.store or execute
         points = TaskPoints(
-            start=graph.add(start),
-            executing=graph.add(execute_start),
-            executed=graph.add(execute_end),
-            finished=graph.add(max(end, execute_end)),
+            start=graph.add(begin),
+            executing=graph.add(start),
+            executed=graph.add(end),
+            finished=graph.add(max(stored, end)),
         )
         self.task_points[task.task] = points
         graph.ready[task.task] = points.finished
 
     def connect_threads(self) -> None:
         """Connect the calls and items of each task (and of the driver) in each thread, with the work between them."""
-        lanes: dict[tuple[str, int, str], list[Call]] = defaultdict(list)
-        for call in self.program.recording.calls:
-            lanes[call.process, call.thread, call.by].append(call)
+        calls = self.calls_by_lane()
         items = self.items_by_lane()
-        for lane in {**lanes, **items}:
-            process, thread, task = lane
-            points = self.task_points.get(task)
-            last = points.executing if points else None
-            for step in merge(outermost(lanes.get(lane, [])), items.get(lane, [])):
-                if isinstance(step, Item):
-                    last = self.connect_item(step, last, process, thread)
-                    continue
-                start = self.graph.start_of(step)
-                self.add_work(last, start, "execute", process, thread)
-                last = self.graph.end_of(step)
-                if step.event not in WAITING:
-                    self.add_work(start, last, "call", process, thread)
-            if points:
-                self.add_work(last, points.executed, "execute", process, thread)
+        for lane in {**calls, **items}:
+            outer = outermost(calls.get(lane, []))
+            given = items.get(lane, [])
+            steps = merge(outer, given)
+            self.connect_lane(lane, steps)
 
-    def items_by_lane(self) -> dict[tuple[str, int, str], list[Item]]:
+    def calls_by_lane(self) -> dict[Lane, list[Call]]:
+        """Return the calls of each task (and of the driver) in each thread."""
+        calls: dict[Lane, list[Call]] = defaultdict(list)
+        for call in self.program.recording.calls:
+            lane = call.process, call.thread, call.by
+            calls[lane].append(call)
+        return calls
+
+    def items_by_lane(self) -> dict[Lane, list[Item]]:
         """Return the items of each task that is a generator, if Ray knows when it ran."""
-        items: dict[tuple[str, int, str], list[Item]] = {}
+        items: dict[Lane, list[Item]] = {}
         for run in self.program.recording.runs:
             if run.kind == "generator" and run.by in self.task_points:
-                items[run.process, run.thread, run.by] = items_of(run)
+                lane = run.process, run.thread, run.by
+                items[lane] = items_of(run)
         return items
+
+    def connect_lane(self, lane: Lane, steps: list[Call | Item]) -> None:
+        """Connect the calls and items of one task in one thread, from its start to its end."""
+        process, thread, task = lane
+        points = self.task_points.get(task)
+        last = points.executing if points else None
+        for step in steps:
+            if isinstance(step, Item):
+                last = self.connect_item(step, last, process, thread)
+            else:
+                last = self.connect_call(step, last)
+        if points:
+            self.add_work(last, points.executed, "execute", process, thread)
+
+    def connect_call(self, call: Call, last: int | None) -> int:
+        """Connect the code before a call with the call; return the point at which the call ends."""
+        start = self.graph.start_of(call)
+        end = self.graph.end_of(call)
+        self.add_work(last, start, "execute", call.process, call.thread)
+        if call.event not in WAITING:
+            self.add_work(start, end, "call", call.process, call.thread)
+        return end
 
     def connect_item(self, item: Item, last: int | None, process: str, thread: int) -> int:
         """Connect the code of a generator with the item that it gives; return the point at which Ray has sent it."""
@@ -221,7 +246,8 @@ class Builder:
                 self.connect_submission(call, name, points)
                 for reference in call.references:
                     self.connect_object(reference, points)
-            by_worker[task.actor or f"{task.node} {task.pid}"].append(name)
+            worker = task.actor or f"{task.node} {task.pid}"
+            by_worker[worker].append(name)
         for names in by_worker.values():
             self.connect_worker(names)
 
@@ -264,34 +290,50 @@ class Builder:
 
     def connect_worker(self, names: list[str]) -> None:
         """An actor or a worker runs as many tasks at the same time as the recording shows, the next one after that."""
-        names = sorted(names, key=lambda name: self.graph.time_of(self.task_points[name].start))
+        names = sorted(names, key=self.begin_of)
         slots = self.most_at_once(names)
-        for earlier, later in zip(names, names[slots:], strict=False):
+        after = names[slots:]
+        for earlier, later in zip(names, after, strict=False):
             finished = self.task_points[earlier].finished
             start = self.task_points[later].start
             work = self.fetch_of(later) or self.dispatch_of(earlier, later)
             self.graph.connect(finished, start, **work)
 
+    def begin_of(self, task: str) -> float:
+        """Return the time at which a task begins to read its arguments."""
+        points = self.task_points[task]
+        return self.graph.time_of(points.start)
+
+    def finish_of(self, task: str) -> float:
+        """Return the time at which the results of a task are stored."""
+        points = self.task_points[task]
+        return self.graph.time_of(points.finished)
+
     def most_at_once(self, names: list[str]) -> int:
         """Return how many of these tasks ran at the same time."""
         changes: list[tuple[float, int]] = []
         for name in names:
-            points = self.task_points[name]
-            changes.append((self.graph.time_of(points.start) + CLOCK_SECONDS, 1))
-            changes.append((self.graph.time_of(points.finished), -1))
-        running = accumulate(change for _, change in sorted(changes))
+            begun = self.begin_of(name) + CLOCK_SECONDS
+            finished = self.finish_of(name)
+            changes.append((begun, 1))
+            changes.append((finished, -1))
+        changes.sort()
+        running = accumulate(change for _, change in changes)
         return max(1, *running)
 
     def dispatch_of(self, earlier: str, later: str) -> dict[str, Any]:
         """Return what Ray took to begin a task that was waiting for its worker; {} if it waited for something else."""
         task = self.program.tasks[later]
         waits_since = task.waits_for_node or task.submitted  # then, its arguments are there
-        begin = self.graph.time_of(self.task_points[earlier].finished)
-        end = self.graph.time_of(self.task_points[later].start)
-        if not waits_since or waits_since > begin or end - begin > MAX_DISPATCH_SECONDS:
+        begin = self.finish_of(earlier)
+        end = self.begin_of(later)
+        seconds = end - begin
+        if not waits_since or waits_since > begin:
+            return {}
+        if seconds > MAX_DISPATCH_SECONDS:
             return {}
         return {
-            "seconds": end - begin,
+            "seconds": seconds,
             "process": self.processes.get(task.pid, ""),
             "start": begin,
             "end": end,
@@ -340,29 +382,41 @@ class Builder:
     def set_delays(self) -> None:
         """Set what the edges of each point do not explain."""
         for point in self.graph.points:
-            if not point.edges:
-                continue
-            bounds = [self.graph.time_of(edge.source) + edge.seconds for edge in point.edges]
-            earliest = max(bounds)
-            point.delay = max(0.0, point.time - earliest)
+            bounds = []
+            for edge in point.edges:
+                source = self.graph.time_of(edge.source)
+                bounds.append(source + edge.seconds)
+            if bounds:
+                earliest = max(bounds)
+                point.delay = max(0.0, point.time - earliest)
 
     def name_argument_waits(self) -> None:
         """Make work of the delay before a task with references: it may wait until its arguments are read from disk."""
         for name, points in self.task_points.items():
             call = self.program.submissions.get(name)
+            if call is None or not call.references:
+                continue
             point = self.graph.points[points.start]
             is_explained = any(edge.part for edge in point.edges)
-            if call is None or not call.references or is_explained or not point.delay:
+            if is_explained or not point.delay:
                 continue
-            process = self.processes.get(self.program.tasks[name].pid, "")
-            for edge in point.edges:
-                edge.seconds += point.delay
-                edge.process = process
-                edge.start = point.time - point.delay
-                edge.end = point.time
-                edge.part = "restore"
-            point.delay = 0.0
-            self.graph.argument_waits.append(point.edges[0])
+            task = self.program.tasks[name]
+            process = self.processes.get(task.pid, "")
+            name_delay(point, process)
+            first = point.edges[0]
+            self.graph.argument_waits.append(first)
+
+
+def name_delay(point: Point, process: str) -> None:
+    """Make the delay of a point work of the edges to it, which reads arguments from disk."""
+    start = point.time - point.delay
+    for edge in point.edges:
+        edge.seconds += point.delay
+        edge.process = process
+        edge.start = start
+        edge.end = point.time
+        edge.part = "restore"
+    point.delay = 0.0
 
 
 def merge(calls: list[Call], items: list[Item]) -> list[Call | Item]:

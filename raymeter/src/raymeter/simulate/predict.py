@@ -95,8 +95,9 @@ def reorder(graph: Graph, reorders: Sequence[Reorder]) -> list[Change]:
         key = item.process, item.number
         target = graph.ready_point(item.object)
         start = graph.call_starts[key]
-        edges = graph.points[graph.call_ends[key]].edges
-        for edge in edges:
+        end = graph.call_ends[key]
+        wait = graph.points[end]
+        for edge in wait.edges:
             if target is not None and edge.source != start:
                 changes.append(Change(edge, edge.seconds, edge.source))
                 edge.source = target
@@ -123,8 +124,10 @@ def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
 def spread(edges: list[Edge], starts: list[float], saving: Saving) -> list[Change]:
     """Shorten the work of a thread from a time on, one event after the other, until all is saved."""
     position = bisect_left(starts, saving.start)
-    nearby = edges[max(0, position - MAX_OVERLAPS) : position + MAX_SPREAD]
-    later = [edge for edge in nearby if edge.end >= saving.start and matches(edge, saving)]
+    first = max(0, position - MAX_OVERLAPS)
+    last = position + MAX_SPREAD
+    nearby = [edge for edge in edges[first:last] if edge.end >= saving.start]
+    later = [edge for edge in nearby if matches(edge, saving)]
     changes: list[Change] = []
     left = saving.seconds
     for _, event in groupby(later, key=lambda edge: (edge.start, edge.end)):
