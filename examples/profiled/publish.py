@@ -16,6 +16,7 @@ from dataflow.report.tables import Column, Section, TextTable, make_table
 
 ROOT = Path(__file__).parents[2]
 RECORDS = Path("results") / "evidence" / "raymeter"
+CASES = ROOT / "raymeter" / "tests" / "cases"
 Row = tuple[str, ...]
 MAX_FACTOR = 1.5  # between the predicted and the measured saving, if the prediction has come true
 SHOWN = ("verl_controller", "pool_map", "data_embeddings")  # whose printed text is on the page
@@ -66,11 +67,19 @@ def describe_cases(scores: dict[str, Any]) -> Section:
     )
     sentence = ", ".join(scores["summary"])
     skipped = scores["skipped"]
+    others = count_programs() - len(scores["cases"]) - len(skipped)
+    if others:
+        sentence += f". {others} other programs were not run this time"
     if skipped:
         sentence += f". Not run, because packages were missing: {', '.join(skipped)}"
     return Section(
         "raymeter-cases", "", f"In one run of each: {sentence}.", to_table(headers, rows)
     )
+
+
+def count_programs() -> int:
+    """Return how many programs with a known cause, and controls, there are."""
+    return len(list(CASES.glob("*.py"))) - 1  # without the module that measures their steps
 
 
 def describe_case(case: dict[str, Any]) -> Row:
