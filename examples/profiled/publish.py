@@ -108,7 +108,7 @@ def describe_verdict(case: dict[str, Any]) -> str:
         wrong.append("another line")
     if case["harmful"]:
         wrong.append("harmful")
-    if not case["is_exit_code_equal"]:
+    if len(set(case["exit_codes"])) > 1:  # without and with raymeter
         wrong.append("another exit code")
     text = str(case["said"])
     return f"{text} (wrong: {', '.join(wrong)})" if wrong else text
