@@ -6,7 +6,7 @@ import numpy as np
 import ray
 import torch
 
-STEPS = 4
+STEPS = 10
 MIB = 2**20
 
 
