@@ -18,8 +18,9 @@ from dataflow.workers.cleanup import SHARED_MEMORY
 
 # One of each worker group: rdt gloo has the sockets of Ray, and those of torch.distributed between its actors.
 ONE_OF_EACH_GROUP = [
-    ("rdt", "gloo"), ("torch", "gloo"), pytest.param("peers", "zmq-tcp", marks=pytest.mark.optional),
-    pytest.param("store", "refs", marks=pytest.mark.long), pytest.param("graph", "shm", marks=pytest.mark.long),
+    ("torch", "gloo"), pytest.param("peers", "zmq-tcp", marks=pytest.mark.optional),
+    pytest.param("rdt", "gloo", marks=pytest.mark.long), pytest.param("store", "refs", marks=pytest.mark.long),
+    pytest.param("graph", "shm", marks=pytest.mark.long),
 ]  # fmt: skip
 IS_ROOT = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 

@@ -48,6 +48,7 @@ SIMILAR = (
     "graph pickle",
     "graph mapped",
     "rdt nixl",
+    "rdt nixl-pull",
     "torch multiprocessing",
 )
 ONE_ACTOR = (

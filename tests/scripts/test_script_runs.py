@@ -59,7 +59,8 @@ def find_actors(script):
     pytest.param(GRAPH, "kill", 1, "(policy|reference|reward) died", marks=pytest.mark.long),
     pytest.param(STORE, signal.SIGINT, 130, "interrupted after [0-9]+ timed iterations", marks=pytest.mark.long),
     pytest.param(GRAPH, signal.SIGTERM, 130, "interrupted after [0-9]+ timed iterations", marks=pytest.mark.long),
-    (GRAPH, "suspend", 130, "interrupted after [0-9]+ timed iterations"),  # an actor that hangs, then Ctrl-C
+    # An actor that hangs, then Ctrl-C.
+    pytest.param(GRAPH, "suspend", 130, "interrupted after [0-9]+ timed iterations", marks=pytest.mark.long),
 ])  # fmt: skip
 def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(
     begin_run, script, fault, code, message
@@ -82,7 +83,7 @@ def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(
     assert run.seconds
 
 
-@pytest.mark.parametrize("script", [STORE, GRAPH])
+@pytest.mark.parametrize("script", [pytest.param(STORE, marks=pytest.mark.long), GRAPH])
 def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_path, script):
     """The reference model changes one byte of iteration 3 after its message was made."""
     method = """
@@ -102,9 +103,8 @@ def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_
     assert len(load(finished.output).runs[0].warmup_seconds) == 1
 
 
-@pytest.mark.parametrize(
-    ("setting", "is_copy"), [("0", True), pytest.param("1", False, marks=pytest.mark.long)]
-)
+@pytest.mark.long  # the runs of each transport say it for copies
+@pytest.mark.parametrize(("setting", "is_copy"), [("0", True), ("1", False)])
 def test_a_script_finds_out_whether_readers_own_a_copy(run_script, tmp_path, setting, is_copy):
     variable = '"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": '
     change = ("common/flags.py", variable + '"0"', f'{variable}"{setting}"')

@@ -72,9 +72,9 @@ def of_studies(*quick):
     return names
 
 
-# The two with most flags of their own. Unit tests see that nobody imports the others.
+# The one with most flags of its own. Unit tests see that nobody imports the others.
 @pytest.mark.runs  # because each copy starts a process
-@pytest.mark.parametrize("name", of_studies("chatlearn", "external_systems"))
+@pytest.mark.parametrize("name", of_studies("chatlearn"))
 def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
     copy_without(name, tmp_path, PACKAGES)
     run_in(tmp_path, "-c", LOOK_AT_ALL)

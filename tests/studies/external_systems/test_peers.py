@@ -100,7 +100,7 @@ def test_every_byte_of_a_tensordict_is_compared(response_len):
 
 
 @pytest.mark.runs
-@pytest.mark.parametrize("name", ["file-disk", pytest.param("file-shm", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", [pytest.param("file-disk", marks=pytest.mark.long), "file-shm"])
 def test_fields_arrive_in_files(measure, name):
     (run,) = measure(
         f"peers {name}", *PPO, "--iterations", "4", "--warmup", "1", "--in-flight", "3"

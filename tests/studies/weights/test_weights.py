@@ -70,7 +70,7 @@ def test_sizes_that_do_not_fit_are_rejected(sizes, error):
 
 
 @pytest.mark.parametrize(("configuration", "flags"), [
-    ("store refs", "--copy-out --bucket-size 8MiB"),
+    pytest.param("store refs", "--copy-out --bucket-size 8MiB", marks=LONG),
     pytest.param("graph zero-copy", "", marks=LONG),
     ("torch broadcast", "--bucket-size 8MiB"),
     pytest.param("torch gloo", "--senders 2 --sharded --message packed", marks=LONG),
