@@ -122,7 +122,10 @@ def sums_of_100_iterations():
     return [time / 10 for time in milliseconds]
 
 
-@says("README.md", "By the mean, which contains the slow iterations, references become {} times as fast.")
+@says(
+    "README.md",
+    "By the mean, which contains the slow iterations, references become {} times as fast.",
+)
 def gain_of_references_by_mean():
     ratios = defaultdict(list)
     for plain, kept in zip(load_headline()["store refs"], load_headline()[REFS], strict=True):
