@@ -320,7 +320,7 @@ def describe_factor_of(measured: Mapping[str, Sequence[float]]) -> str:
     high = 1 / slowest
     text = f"{factor:.2f} ({low:.2f} to {high:.2f}), {change.runs} pairs of runs"
     if change.verdict in UNRANKED:
-        text += ", no difference shown"
+        text += f", {change.verdict}"
     return text
 
 

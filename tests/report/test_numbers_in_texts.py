@@ -122,6 +122,25 @@ def sums_of_100_iterations():
     return [time / 10 for time in milliseconds]
 
 
+@says(
+    "README.md",
+    "By the mean, which contains the slow iterations, references become {} times as fast.",
+)
+def gain_of_references_by_mean():
+    ratios = defaultdict(list)
+    for plain, kept in zip(load_headline()["store refs"], load_headline()[REFS], strict=True):
+        ratios[plain.environments[0]["boot"]].append(by_mean(plain) / by_mean(kept))
+    return [geometric_mean(map(geometric_mean, ratios.values()))]
+
+
+@says("docs/rdt.md", "(`peers nixl-read-thread`), they took {} ms, against {} and {} ms.")
+def reads_with_the_progress_thread():
+    reuse = max(find_all("published/rdt", NIXL), key=by_median)
+    thread = find("published/rdt", "peers nixl-read-thread")
+    kept = find("published/rdt", f"rdt nixl{KEPT}")
+    return by_median(thread), by_median(reuse), by_median(kept)
+
+
 @says("README.md", "up to {} GiB instead of {} GiB with plain references")
 def memory_of_references():
     return largest_memory(REFS), largest_memory("store refs")
