@@ -28,17 +28,23 @@ def restore_calls(recording: Recording) -> list[Call]:
         return []
     tasks = {task.task: task for task in recording.tasks}
     written = written_by_caller(recording, tasks)
+    submissions = [call for call in recording.calls if call.event == "call"]
+    submitted = {call.task for call in submissions}
     restored: list[Call] = []
-    submitted = {call.task for call in recording.calls if call.event == "call"}
-    for caller, left_out in unsubmitted_by_caller(recording, submitted).items():
+    unsubmitted = unsubmitted_by_caller(recording, submitted)
+    for caller, left_out in unsubmitted.items():
         calls = written.get(caller, [])
         if calls:
             restored += restore(calls, left_out, seconds, tasks)
     separate(restored, recording.calls)
-    restored.sort(key=lambda call: call.start)
+    restored.sort(key=start_of)
     for number, call in enumerate(restored, 1):
         call.number = -number
     return restored
+
+
+def start_of(call: Call) -> float:
+    return call.start
 
 
 def unwritten_seconds(recording: Recording) -> dict[Key, float]:
@@ -46,11 +52,13 @@ def unwritten_seconds(recording: Recording) -> dict[Key, float]:
     written: dict[Key, float] = defaultdict(float)
     for call in recording.calls:
         if call.event == "call":
-            written[call.process, call.line, call.name] += call.seconds
+            key = call.process, call.line, call.name
+            written[key] += call.seconds
     seconds = {}
     for process in recording.processes:
-        counted = process.recorder.counted if process.recorder else []
-        for item in counted:
+        if process.recorder is None:
+            continue
+        for item in process.recorder.counted:
             left_out = item.count - item.written
             if item.kind == "call" and left_out > 0:
                 key = process.process, item.line, item.name
@@ -60,8 +68,9 @@ def unwritten_seconds(recording: Recording) -> dict[Key, float]:
 
 def mean_left_out(item: CountedLine, written_seconds: float) -> float:
     """Return how long a call took in the mean that was only counted."""
-    left_out = max(0.0, item.seconds - written_seconds)
-    return left_out / (item.count - item.written)
+    seconds = item.seconds - written_seconds
+    count = item.count - item.written
+    return max(0.0, seconds) / count
 
 
 def written_by_caller(recording: Recording, tasks: dict[str, Task]) -> dict[Caller, list[Call]]:
@@ -70,7 +79,8 @@ def written_by_caller(recording: Recording, tasks: dict[str, Task]) -> dict[Call
     for call in recording.calls:
         task = tasks.get(call.task)
         if call.event == "call" and task is not None:
-            written[task.name, task.parent].append(call)
+            caller = task.name, task.parent
+            written[caller].append(call)
     return written
 
 
@@ -78,9 +88,11 @@ def unsubmitted_by_caller(recording: Recording, submitted: set[str]) -> dict[Cal
     """Return the tasks without a call that submits them, by their name and parent."""
     left_out: dict[Caller, list[Task]] = defaultdict(list)
     for task in recording.tasks:
-        if task.task in submitted or task.type in NEVER_SUBMITTED or task.submitted is None:
+        if task.task in submitted or task.type in NEVER_SUBMITTED:
             continue
-        left_out[task.name, task.parent].append(task)
+        if task.submitted is not None:
+            caller = task.name, task.parent
+            left_out[caller].append(task)
     return left_out
 
 
@@ -94,10 +106,12 @@ def restore(
     for task in left_out:
         submitted = task.submitted or 0.0
         position = bisect_right(starts, submitted) - 1
-        like = written[max(0, position)]
+        last_before = max(0, position)
+        like = written[last_before]
         key = like.process, like.line, like.name
         if key in seconds:
-            call = like_written(like, task, submitted - before, seconds[key])
+            start = submitted - before
+            call = like_written(like, task, start, seconds[key])
             restored.append(call)
     return restored
 
@@ -108,8 +122,11 @@ def submitted_after(written: list[Call], tasks: dict[str, Task]) -> float:
     for call in written:
         submitted = tasks[call.task].submitted
         if submitted is not None:
-            delays.append(max(0.0, submitted - call.start))
-    return median(delays) if delays else 0.0
+            delay = submitted - call.start
+            delays.append(max(0.0, delay))
+    if not delays:
+        return 0.0
+    return median(delays)
 
 
 def like_written(like: Call, task: Task, start: float, seconds: float) -> Call:
@@ -129,8 +146,11 @@ def like_written(like: Call, task: Task, start: float, seconds: float) -> Call:
 def separate(restored: list[Call], written: list[Call]) -> None:
     """Let no call that was made again overlap another one of its thread, because its times are not exact."""
     lanes: dict[tuple[str, int], list[Call]] = defaultdict(list)
-    for call in sorted([*restored, *written], key=lambda call: call.start):
-        lanes[call.process, call.thread].append(call)
+    both = [*restored, *written]
+    both.sort(key=start_of)
+    for call in both:
+        lane = call.process, call.thread
+        lanes[lane].append(call)
     for calls in lanes.values():
         begin_after_written(calls)
         end_before_next(calls)
@@ -149,9 +169,11 @@ def begin_after_written(calls: list[Call]) -> None:
 def end_before_next(calls: list[Call]) -> None:
     """End calls that were made again before the next call begins."""
     for call, following in pairwise(calls):
-        if call.is_restored:
-            room = max(0.0, following.start - call.start)
-            call.seconds = min(call.seconds, room)
+        if not call.is_restored:
+            continue
+        gap = following.start - call.start
+        room = max(0.0, gap)
+        call.seconds = min(call.seconds, room)
 
 
 def complete_objects(recording: Recording) -> None:
@@ -163,22 +185,28 @@ def complete_objects(recording: Recording) -> None:
     by_caller: dict[Caller, list[Task]] = defaultdict(list)
     for task in recording.tasks:
         if task.submitted is not None:
-            by_caller[task.name, task.parent].append(task)
+            caller = task.name, task.parent
+            by_caller[caller].append(task)
     for call in recording.calls:
         missing = call.count - len(call.objects)
-        if call.event != "get" or missing <= 0 or not call.objects:
+        if call.event != "get" or missing <= 0:
             continue
-        last = call.objects[-1]
-        known = tasks.get(last[:TASK_DIGITS])
+        last = call.objects[-1] if call.objects else ""
+        name = last[:TASK_DIGITS]
+        known = tasks.get(name)
         if known is not None:
-            alike = by_caller[known.name, known.parent]
+            caller = known.name, known.parent
+            alike = by_caller[caller]
             call.objects += unlisted_objects(call, alike, missing)
 
 
 def unlisted_objects(call: Call, tasks: list[Task], missing: int) -> list[str]:
     """Return the results of the tasks, in the order of their submission, that were submitted last before a call."""
     end = bisect_left(tasks, call.start, key=lambda task: task.submitted or 0.0)
-    first = max(0, end - call.count)
+    begin = end - call.count
+    first = max(0, begin)
+    last_tasks = tasks[first:end]
     listed = {item[:TASK_DIGITS] for item in call.objects}
-    results = [task.task + FIRST_RESULT for task in tasks[first:end] if task.task not in listed]
+    names = [task.task for task in last_tasks]
+    results = [name + FIRST_RESULT for name in names if name not in listed]
     return results[-missing:]
