@@ -34,8 +34,10 @@ def restore_calls(recording: Recording) -> list[Call]:
     unsubmitted = unsubmitted_by_caller(recording, submitted)
     for caller, left_out in unsubmitted.items():
         calls = written.get(caller, [])
-        if calls:
-            restored += restore(calls, left_out, seconds, tasks)
+        if not calls:
+            continue
+        again = restore(calls, left_out, seconds, tasks)
+        restored += again
     separate(restored, recording.calls)
     restored.sort(key=start_of)
     for number, call in enumerate(restored, 1):
@@ -78,9 +80,10 @@ def written_by_caller(recording: Recording, tasks: dict[str, Task]) -> dict[Call
     written: dict[Caller, list[Call]] = defaultdict(list)
     for call in recording.calls:
         task = tasks.get(call.task)
-        if call.event == "call" and task is not None:
-            caller = task.name, task.parent
-            written[caller].append(call)
+        if call.event != "call" or task is None:
+            continue
+        caller = task.name, task.parent
+        written[caller].append(call)
     return written
 
 
