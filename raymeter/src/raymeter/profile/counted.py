@@ -211,5 +211,6 @@ def unlisted_objects(call: Call, tasks: list[Task], missing: int) -> list[str]:
     last_tasks = tasks[first:end]
     listed = {item[:TASK_DIGITS] for item in call.objects}
     names = [task.task for task in last_tasks]
-    results = [name + FIRST_RESULT for name in names if name not in listed]
+    others = [name for name in names if name not in listed]
+    results = [name + FIRST_RESULT for name in others]
     return results[-missing:]
