@@ -42,6 +42,9 @@ class Finding:
     seconds: float  # of work per step that is lost to it, summed over processes
     savings: list[Saving] = field(default_factory=list)
     reorders: list[Reorder] = field(default_factory=list)
+    fewer_tasks: dict[str, float] = field(
+        default_factory=dict
+    )  # task -> share of its start that is saved
     messages: list[tuple[str, int]] = field(default_factory=list)  # process and number of Sent
     settings: dict[str, str] = field(default_factory=dict)  # variables, if the change needs no code
     price: str = ""  # what the change costs, such as memory

@@ -3,7 +3,7 @@
 from made_programs import DRIVER_TASK, Builder
 from raymeter.causes import calls, captured, event_loop, items, order, references, wait_one
 from raymeter.profile.events import CountedLine, Export, Run
-from raymeter.profile.program import Program
+from raymeter.profile.program import Program, join
 from raymeter.profile.steps import Steps, find_steps
 from raymeter.simulate.graph import build
 from raymeter.simulate.nesting import outermost
@@ -367,3 +367,50 @@ def test_many_references_in_one_message_are_named():
 def test_few_references_or_much_data_are_no_problem_of_references():
     assert not references.find(make_lists_of_references(5), make_steps(1.0))
     assert not references.find(make_lists_of_references(60, 10**8), make_steps(1.0))
+
+
+def sample_calls(program: Program, period: int) -> Program:
+    """Return the program as it is recorded if most of its short calls are only counted."""
+    recording = program.recording
+    submissions = [call for call in recording.calls if call.event == "call"]
+    kept = submissions[::period]
+    for task in recording.tasks:
+        task.parent = DRIVER_TASK
+    seconds = sum(call.seconds for call in submissions)
+    counted = CountedLine(
+        "/made/a.py:1", "main", PLACE, "call", len(submissions), seconds, len(kept)
+    )
+    recording.processes[0].recorder.counted.append(counted)
+    others = [call for call in recording.calls if call.event != "call"]
+    recording.calls = sorted([*kept, *others], key=lambda call: call.start)
+    return join(recording)
+
+
+def test_tasks_whose_calls_were_only_counted_are_part_of_the_saving():
+    steps = Steps(
+        "a pass",
+        [(float(step), step + 0.085) for step in range(STEPS)],
+        "node-1",
+        1,
+        "/made/a.py:1",
+    )
+    program = make_small_calls(150)
+    whole = predict_first(program, steps, calls.find(program, steps))
+    sampled = sample_calls(make_small_calls(150), period=50)
+    assert sum(call.event == "call" for call in sampled.recording.calls) == 150 * STEPS
+    saved = predict_first(sampled, steps, calls.find(sampled, steps))
+    assert saved > 0.04
+    assert abs(saved - whole) < 0.1 * whole
+
+
+def test_a_ray_get_of_more_objects_than_were_written_waits_for_all_of_them():
+    program = make_small_calls(400)
+    recording = program.recording
+    for call in recording.calls:
+        if call.event == "get":
+            call.objects = [f"{call.objects[0][:24]}{0:024x}01000000"]
+    for task in recording.tasks:
+        task.submitted -= 0.001  # in its call
+    join(recording)
+    gets = [call for call in recording.calls if call.event == "get"]
+    assert [len(set(call.objects)) for call in gets] == [400] * STEPS

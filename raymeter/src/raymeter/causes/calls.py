@@ -222,15 +222,13 @@ class Finder:
         return Saving(call.process, call.thread, call.start, seconds, "work")
 
     def ready_time(self, call: Call) -> float:
-        """Return when the first object of a ray.get was ready; the start of the call if that is not known."""
-        if not call.objects:
-            return call.start
-        first = call.objects[0]
-        time = self.ready.of(first)
-        return time or call.start
+        """Return when the objects of a ray.get were ready; the start of the call if that is not known."""
+        times = [self.ready.of(item) for item in call.objects]
+        known = [time for time in times if time is not None]
+        return max([call.start, *known])
 
     def save_get(self, call: Call, factor: float) -> Saving:
-        """Return what a ray.get takes after its first object was ready, times a factor."""
+        """Return what a ray.get takes after its objects were ready, times a factor."""
         ready = self.ready_time(call)
         earliest = max(call.start, ready)
         begin = min(call.end, earliest)
@@ -257,7 +255,9 @@ class Finder:
         if task is not None:
             savings += self.save_task(task, share)
         for get in self.gets.get(call.task, []):
-            get_share = share_of_all if get.count == 1 else share
+            get_share = share
+            if get.count == 1:
+                get_share *= self.counts.factor("get", get.line)
             savings.append(self.save_get(get, get_share))
         return savings
 
@@ -272,7 +272,9 @@ class Finder:
             f"Give each call a batch of {batch} or more items, if they do not need each other's results: a call of Ray "
             "takes about as long whatever it does."
         )
-        return self.finish(line, savings, what, change)
+        finding = self.finish(line, savings, what, change)
+        finding.fewer_tasks = {call.task: share for call in line.calls}
+        return finding
 
     def make_put_finding(self, line: Line) -> Finding:
         factor = self.saved_share(line) * line.factor

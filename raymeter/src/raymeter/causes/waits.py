@@ -139,6 +139,9 @@ class Counts:
         for process in program.recording.processes:
             if process.recorder:
                 self.add(process.recorder.counted)
+        for call in program.recording.calls:
+            if call.is_restored:
+                self.written[call.event, call.line] += 1
 
     def add(self, items: Iterable[CountedLine]) -> None:
         """Add the counts of one process."""
@@ -153,4 +156,4 @@ class Counts:
         written = self.written[key]
         if not written:
             return 1.0
-        return self.counts[key] / written
+        return max(1.0, self.counts[key] / written)

@@ -32,6 +32,8 @@ MAX_FIRST_SECONDS = 2.0
 TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MAX_CAPTURED = 8  # variables of a function that are named
 MANY_REFERENCES = 50  # inside of a result, which is written then even if it is small
+SMALL_TYPES = (int, float, bool, type(None))  # whose messages are never large
+MANY_SMALL = 64  # messages of a type in a row, after which the next one is taken for small, too
 
 recorder = None  # of this process; False after an error
 memory_sampler = None  # of the driver
@@ -55,12 +57,20 @@ known_parts = identity.KnownParts()
 contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or None]
 kinds_seen = {}  # kind of a message -> how often
 measured_kinds = {}  # kind of a message -> what was measured of its alternatives
+small_in_row = {}  # type of a message -> how many of them were small since the last large one
 
 
 def readings():
     """Return the time, CPU seconds and page faults of this thread, and the number of imported modules."""
     usage = resource.getrusage(resource.RUSAGE_THREAD)
     return time.time(), usage.ru_utime + usage.ru_stime, usage.ru_minflt, len(sys.modules)
+
+
+def first_readings(kind):
+    """Return the readings before a message is serialised: only the time if messages of this type are always small."""
+    if small_in_row.get(kind, 0) < MANY_SMALL:
+        return readings()
+    return time.time(), None, None, len(sys.modules)
 
 
 def stop(error):
@@ -328,16 +338,32 @@ def make_serialise_wrapper(original):
 
     @functools.wraps(original)
     def serialise(context, value, *args, **kwargs):
-        if not recorder:
+        kind = type(value)
+        if not recorder or kind in SMALL_TYPES:
             return original(context, value, *args, **kwargs)
         parts.clear()
-        before = readings()
+        before = first_readings(kind)
         result = original(context, value, *args, **kwargs)
-        if recorder:
+        if recorder and not is_only_small(kind, result):
+            small_in_row[kind] = 0
             write_sent(before, readings(), value, result)
         return result
 
     return serialise
+
+
+def is_only_small(kind, result):
+    """Count a small message of this type, and return True if it is one without references."""
+    if isinstance(result, tuple) or result.total_bytes >= recorder.min_bytes:
+        return False
+    if getattr(result, "contained_object_refs", ()):
+        return False
+    count = small_in_row.get(kind, 0)
+    if count < MANY_SMALL:
+        small_in_row[kind] = count + 1
+    if parts.buffers:
+        parts.clear()  # they may keep large objects
+    return True
 
 
 @guarded
@@ -383,8 +409,8 @@ def describe_process(before, after):
         "node": ray_internals.current_node(),
         "start": before[0],
         "seconds": after[0] - before[0],
-        "cpu_seconds": after[1] - before[1],
-        "faults": after[2] - before[2],
+        "cpu_seconds": 0.0 if before[1] is None else after[1] - before[1],
+        "faults": 0 if before[2] is None else after[2] - before[2],
         "imports": after[3] - before[3],
     }
 
@@ -477,7 +503,7 @@ def make_deserialise_wrapper(original):
 
     @functools.wraps(original)
     def deserialise(context, data, metadata, reference, *args):
-        if not recorder:
+        if not recorder or is_small(data, args):
             return original(context, data, metadata, reference, *args)
         before = readings()
         value = original(context, data, metadata, reference, *args)
@@ -486,6 +512,11 @@ def make_deserialise_wrapper(original):
         return value
 
     return deserialise
+
+
+def is_small(data, tensors):
+    """Return whether a message that is read is too small to be written, whatever it holds."""
+    return not any(tensors) and len(data or b"") < recorder.min_bytes
 
 
 @guarded

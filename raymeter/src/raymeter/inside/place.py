@@ -13,13 +13,14 @@ STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 MAX_FRAMES = 100
 MAX_DECORATOR_LINES = 30
 SKIPPED, LIBRARY, USERS = 0, 1, 2
-kinds = {}  # code object -> one of these three
-lines = {}  # code object and number of a line -> what find_line returns for it
+kinds = {}  # id of a code object -> one of these three; an id costs much less to look up than the object
+lines = {}  # ids of code objects and an instruction -> what find_line returns for it
+kept_codes = []  # so that no other code object gets one of these ids
 
 
 def kind_of(code):
     """Return whether a function is the user's, of a library, or of Ray, raymeter or Python, which are skipped."""
-    kind = kinds.get(code)
+    kind = kinds.get(id(code))
     if kind is None:
         file = code.co_filename
         if file.startswith((ray_internals.FOLDER, OURS, "<raymeter", "<frozen")):
@@ -30,7 +31,8 @@ def kind_of(code):
             kind = SKIPPED  # an event loop, or a thread, which calls nobody's code
         else:
             kind = USERS
-        kinds[code] = kind
+        kept_codes.append(code)
+        kinds[id(code)] = kind
     return kind
 
 
@@ -67,7 +69,7 @@ def find_line():
         if frame is None:
             break
         code = frame.f_code
-        kind = kinds.get(code)
+        kind = kinds.get(id(code))
         if kind is None:
             kind = kind_of(code)
         if kind == USERS:
@@ -79,12 +81,18 @@ def find_line():
 
 
 def known_frame(frame, code):
-    """Return what `describe_frame` has returned for this line; a comprehension may be called from two functions."""
-    key = code, frame.f_lineno
+    """Return what `describe_frame` has returned for this instruction.
+
+    A comprehension is described together with the function around it, which may be another one the next time.
+    """
+    around = frame.f_back.f_code if code.co_name == "<listcomp>" else code
+    key = id(code), frame.f_lasti, id(around)
     found = lines.get(key)
     if found is None:
         found = describe_frame(frame)
-        if not code.co_name.startswith("<"):
+        if not around.co_name.startswith("<"):
+            kept_codes.append(code)
+            kept_codes.append(around)
             lines[key] = found
     return found
 

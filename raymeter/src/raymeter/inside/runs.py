@@ -8,11 +8,13 @@ returns an object of the same kind.
 import functools
 import inspect
 import time
+import types
 
 MIN_SECONDS = 0.005  # of a function that is written
 MIN_BLOCK_SECONDS = 0.002  # of a part of a coroutine that is written
 MAX_BLOCKS = 32  # parts of a coroutine that are written
 MAX_ITEMS = 2_000  # of a generator whose times are written
+LATER = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 
 
 class Run:
@@ -77,31 +79,41 @@ def make_timed(function, record):
 
     @functools.wraps(function)
     def call(*args, **kwargs):
-        run = Run("function")
-        run.resume()
-        timed = None
+        start = time.time()
+        cpu_start = time.thread_time()
         try:
             result = function(*args, **kwargs)
-            timed = time_later_parts(result, function, record)
-        finally:
-            run.pause()
-            if timed is None and run.is_written():
-                record(run, function)
-        return result if timed is None else timed
+        except BaseException:
+            record_long(start, cpu_start, function, record)
+            raise
+        if isinstance(result, LATER):
+            return time_later_parts(result, function, record)
+        record_long(start, cpu_start, function, record)
+        return result
 
     call.__raymeter_timed__ = True
     return call
 
 
+def record_long(start, cpu_start, function, record):
+    """Record a run of a function that has ended, unless it was short."""
+    seconds = time.time() - start
+    if seconds < MIN_SECONDS:
+        return
+    run = Run("function")
+    run.start = start
+    run.own_seconds = seconds
+    run.cpu_seconds = time.thread_time() - cpu_start
+    record(run, function)
+
+
 def time_later_parts(result, function, record):
-    """Return a coroutine or generator that does the same as this one, and is timed; None for another result."""
+    """Return a coroutine or generator that does the same as this one, and is timed."""
     if inspect.iscoroutine(result):
         return time_coroutine(result, function, record)
     if inspect.isgenerator(result):
         return time_generator(result, function, record)
-    if inspect.isasyncgen(result):
-        return time_async_generator(result, function, record)
-    return None
+    return time_async_generator(result, function, record)
 
 
 class Steps:

@@ -90,6 +90,9 @@ class Call:
     fetch_local: bool = True
     # Of put and channel
     object: str = ""
+    is_restored: bool = (
+        False  # it was only counted, and is made again from what Ray knows of its task
+    )
 
     @property
     def end(self) -> float:

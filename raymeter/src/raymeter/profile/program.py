@@ -4,13 +4,13 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 
+from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
 from raymeter.profile.events import Call, Received, Run, Sent, Task
 from raymeter.profile.reader import Recording
 
 Phase = tuple[float, float]  # start and end
 TaskKey = tuple[str, int]  # task, and bytes of the message
 ArgumentKey = tuple[str, str, int]  # task that sent it, actor that reads it, and bytes
-TASK_DIGITS = 48  # of the id of an object, which begins with that of the task that made it
 ATTEMPT_DIGITS = (
     2  # of the id of a task: in the ids of the objects that it puts, they count its attempts
 )
@@ -65,6 +65,10 @@ class Program:
 
 def join(recording: Recording) -> Program:
     """Return the program of a recording."""
+    complete_objects(recording)
+    restored = restore_calls(recording)
+    if restored:
+        recording.calls = sorted([*recording.calls, *restored], key=lambda call: call.start)
     calls = {(call.process, call.number): call for call in recording.calls}
     messages = []
     for sent in recording.sent:

@@ -64,6 +64,7 @@ class Graph:
     call_starts: dict[tuple[str, int], int] = field(default_factory=dict)  # by process and number
     call_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     ready: dict[str, int] = field(default_factory=dict)  # object, or task for all of its results
+    starts: dict[str, int] = field(default_factory=dict)  # of tasks
     argument_waits: list[Edge] = field(default_factory=list)  # of tasks with references
     is_complete: bool = True  # Ray's own events of the tasks are there
 
@@ -163,6 +164,7 @@ class Builder:
             finished=graph.add(max(stored, end)),
         )
         self.task_points[task.task] = points
+        graph.starts[task.task] = points.start
         graph.ready[task.task] = points.finished
 
     def connect_threads(self) -> None:

@@ -9,7 +9,7 @@ from itertools import groupby
 from raymeter.findings import Advice, Finding, Prediction, Reorder, Saving
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
-from raymeter.simulate.graph import MAX_OVERLAPS, Edge, Graph, build, find_work
+from raymeter.simulate.graph import MAX_OVERLAPS, Edge, Graph, Point, build, find_work
 from raymeter.simulate.replay import replay, step_seconds
 
 MAX_ERROR = 0.10  # of the replayed step without changes
@@ -38,6 +38,14 @@ class Change:
     edge: Edge
     seconds: float
     source: int
+
+
+@dataclass(frozen=True)
+class ChangedDelay:
+    """A point whose delay was changed, with the one that it had before."""
+
+    point: Point
+    delay: float
 
 
 def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list[Advice]:
@@ -75,16 +83,37 @@ def explains(graph: Graph, steps: Steps) -> bool:
 
 def simulate(graph: Graph, steps: Steps, finding: Finding) -> float:
     """Return the median step with the change of a finding. The graph is as before afterwards."""
-    changes = apply(graph, finding)
+    delays = shorten_starts(graph, finding)
+    changes = shorten_and_reorder(graph, finding)
     seconds = step_seconds(graph, replay(graph), steps)
+    for changed in delays:
+        changed.point.delay = changed.delay
     for change in reversed(changes):
         change.edge.seconds = change.seconds
         change.edge.source = change.source
     return seconds
 
 
-def apply(graph: Graph, finding: Finding) -> list[Change]:
-    """Change the graph as a finding says; return what was changed, in this order."""
+def apply(graph: Graph, finding: Finding) -> None:
+    """Change the graph as a finding says."""
+    shorten_starts(graph, finding)
+    shorten_and_reorder(graph, finding)
+
+
+def shorten_starts(graph: Graph, finding: Finding) -> list[ChangedDelay]:
+    """Shorten the time between what a task needs and its start, of which fewer tasks need less; return what it was."""
+    changed: list[ChangedDelay] = []
+    for task, share in finding.fewer_tasks.items():
+        if task in graph.starts:
+            number = graph.starts[task]
+            point = graph.points[number]
+            changed.append(ChangedDelay(point, point.delay))
+            point.delay *= 1 - share
+    return changed
+
+
+def shorten_and_reorder(graph: Graph, finding: Finding) -> list[Change]:
+    """Change the edges of the graph as a finding says; return what was changed, in this order."""
     return [*shorten(graph, finding.savings), *reorder(graph, finding.reorders)]
 
 

@@ -1,0 +1,68 @@
+"""Small messages are not described, and cost no reading of the thread's clock and page faults."""
+
+import pytest
+from raymeter.inside import calls, recorder
+
+
+class Result:
+    """What Ray's serialisation returns."""
+
+    contained_object_refs = ()
+
+    def __init__(self, total_bytes):
+        self.total_bytes = total_bytes
+
+
+@pytest.fixture
+def readings(tmp_path, monkeypatch):
+    """Return the list of readings that were made."""
+    made = recorder.Recorder(tmp_path, 1_000, [])
+    taken = []
+    read = calls.readings
+    monkeypatch.setattr(calls, "recorder", made)
+    monkeypatch.setattr(calls, "small_in_row", {})
+    monkeypatch.setattr(calls, "readings", lambda: taken.append(True) or read())
+    yield taken
+    made.close()
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """Return the list of the messages that were written."""
+    messages = []
+    monkeypatch.setattr(calls, "write_sent", lambda *arguments: messages.append(arguments[2]))
+    return messages
+
+
+def serialise(value, size):
+    wrapper = calls.make_serialise_wrapper(lambda _, __: Result(size))
+    return wrapper(None, value)
+
+
+def test_a_number_is_never_read_and_others_only_until_they_are_known_to_be_small(readings, written):
+    for _ in range(200):
+        serialise(5, 100)
+    assert not readings
+    for _ in range(200):
+        serialise({"action": 1}, 100)
+    assert len(readings) == calls.MANY_SMALL
+    assert not written
+
+
+def test_a_large_message_after_many_small_ones_is_written_and_the_next_one_is_read_again(
+    readings, written
+):
+    for _ in range(200):
+        serialise({}, 100)
+    before = len(readings)
+    serialise({"x": 1}, 5_000)
+    assert len(readings) == before + 1  # only after it
+    serialise({"x": 2}, 5_000)
+    assert len(readings) == before + 3
+    assert written == [{"x": 1}, {"x": 2}]
+
+
+def test_a_small_message_that_is_read_costs_no_reading(readings):
+    wrapper = calls.make_deserialise_wrapper(lambda *_: "value")
+    assert wrapper(None, b"small", b"", None) == "value"
+    assert not readings
