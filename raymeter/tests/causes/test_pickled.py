@@ -136,3 +136,11 @@ def test_a_slow_conversion_is_named_as_the_price():
     finding = find(make_program(alternatives={"as it is": NOW, "columns": slow}))
     assert "converting one message took 500 ms" in finding.price
     assert not find(make_program(alternatives={"as it is": NOW, "columns": FAST})).price
+
+
+def test_a_measured_part_of_the_items_is_named():
+    part = replace(FAST, share=0.02)
+    finding = find(make_program(alternatives={"as it is": NOW, "columns": part}))
+    assert "(Measured with 2 % of the items.)" in finding.change
+    whole = find(make_program(alternatives={"as it is": NOW, "columns": FAST}))
+    assert "Measured with" not in whole.change

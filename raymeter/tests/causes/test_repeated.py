@@ -97,3 +97,56 @@ def test_equal_parts_inside_of_one_message_are_found():
     contents = [{"content": n, "parts": [(half, n, None), (half, n, True)]} for n in range(4)]
     (finding,) = find(make_puts(contents))
     assert len(finding.messages) == 4
+
+
+def make_server(is_same: list[bool | None], other: str = "Server.update") -> Program:
+    """Return an actor that returns its array three times per step, and in between runs another method."""
+    builder = Builder()
+    process = builder.process_of("Server.get")
+    for step in range(4):
+        update = f"{step:016x}".rjust(48, "a")
+        builder.task(update, other, step + 0.01, 0.05, actor="a")
+        for number in range(3):
+            task = f"{step:024x}{number:024x}"
+            start = step + 0.1 + 0.1 * number
+            builder.task(task, "Server.get", start, 0.09, actor="a")
+            builder.send(
+                None,
+                start + 0.085,
+                0.001,
+                process=process,
+                by=task,
+                by_name="Server.get",
+                content=7,
+                token=1,
+                is_same=is_same[3 * step + number],
+            )
+    return builder.program()
+
+
+def test_results_are_the_same_until_another_method_of_the_actor_runs():
+    changes_in_each_step = [
+        None,
+        True,
+        True,
+        False,
+        True,
+        None,
+        False,
+        None,
+        None,
+        None,
+        None,
+        None,
+    ]
+    (finding,) = find(make_server(changes_in_each_step))
+    assert len(finding.messages) == 4 * 2
+    assert "self.ref = ray.put(value)" in finding.change
+
+
+@pytest.mark.parametrize("is_same", [
+    [None, True, False, None, True, None, None, None, None, None, None, None],  # the method changes it itself
+    [None, None, None, False, None, None, False, None, None, None, None, None],  # never compared
+])  # fmt: skip
+def test_results_that_change_or_were_not_compared_are_not_the_same(is_same):
+    assert not find(make_server(is_same))

@@ -15,7 +15,7 @@ from raymeter.profile.events import Alternative, Field, OwnPickling
 from raymeter.profile.groups import Group, groups_in_steps
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
-from raymeter.units import format_bytes, format_milliseconds
+from raymeter.units import format_bytes, format_milliseconds, significant
 
 MIN_SHARE = 0.3  # of the bytes that a cause must bring
 VIEW_FACTOR = 1.5  # of the memory that views look at, and their own bytes
@@ -103,7 +103,10 @@ def make_finding(
     for message in group.messages:
         savings += save_sending(program, message, saved_share(before, after))
         savings += save_reading(message, saved_share(now.deserialise, other.deserialise))
-    finding = build_finding(steps, group, kind, change_of(program, group, kind), savings)
+    change = change_of(program, group, kind)
+    if other.share < 1:
+        change += f" (Measured with {significant(100 * other.share, 2)} % of the items.)"
+    finding = build_finding(steps, group, kind, change, savings)
     if other.convert > MAX_CONVERT_SHARE * saved:
         milliseconds = format_milliseconds(other.convert)
         finding.price = (

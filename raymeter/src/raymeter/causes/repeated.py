@@ -7,6 +7,7 @@ returning ray.put() ObjectRefs" in Ray's documentation of design patterns, and r
 from statistics import mean
 
 from raymeter.causes.savings import save_sending, save_sending_all, total
+from raymeter.causes.unchanged import find_unchanged, identity_of
 from raymeter.findings import Finding
 from raymeter.profile.groups import Group, group_messages, in_steps
 from raymeter.profile.program import Message, Program
@@ -31,7 +32,7 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     findings = []
     repeated: set[int] = set()
     for group in group_messages(program.messages):
-        found = find_repeats(group.messages)
+        found = find_repeats(group.messages) or find_unchanged(program, group.messages)
         repeated |= {id(message) for message in found}
         repeats = in_steps(found, steps)
         if repeats:
@@ -62,17 +63,6 @@ def find_repeats(messages: list[Message]) -> list[Message]:
         seen.add(key)
         wholes.add(whole)
     return repeats
-
-
-def identity_of(message: Message) -> tuple[str, int, int]:
-    """Return what is equal for the same content of the same owner.
-
-    A task may compute equal results again, so a result is the same only if its array is the same object. Of arguments
-    and of ray.put, equal content is enough.
-    """
-    sent = message.sent
-    token = sent.token if message.how == "result" else 0
-    return sent.process, sent.content, token
 
 
 def find_parts(program: Program, steps: Steps, messages: list[Message]) -> list[Finding]:

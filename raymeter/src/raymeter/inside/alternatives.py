@@ -1,11 +1,13 @@
 """Serialise a message in other ways that fit it, to know on this machine what each would save.
 
-The results are dropped. A message is measured once per kind, by its sender, as Ray itself would serialise it.
+The results are dropped. A message is measured once per kind, by its sender, as Ray itself would serialise it. Of a
+message with very many items, a part of them is measured.
 """
 
+import sys
 import time
 
-from . import ray_internals
+from . import ray_internals, samples
 from .conversions import CONVERSIONS
 
 MAX_BYTES = 512 * 2**20  # of a message; larger ones are not measured
@@ -39,19 +41,29 @@ def measure(value, event, known=None, has_time=always):
     Each is {"serialise": seconds, "deserialise": seconds, "bytes": all, "inband_bytes": in the pickle}, with the time
     of the conversion as "convert", which the program would often spend once instead of for each message. A way that
     does not fit is an empty dict. `known` has those that were measured before; what there was no time for is missing.
+    If only a sample was measured, the numbers are scaled to the whole message, and "share" says how much it was.
     """
     results = dict(known or {})
     if event["bytes"] > MAX_BYTES or event.get("references"):
         return results
-    if AS_IT_IS not in results:
-        results[AS_IT_IS] = measure_value(value, 0.0)
+    sample = samples.take_sample(value, event.get("inband_bytes", 0))
+    as_it_is = {}
+    if AS_IT_IS not in results or sample is not value:
+        as_it_is = measure_value(sample, 0.0)
+        results.setdefault(AS_IT_IS, finish(as_it_is, as_it_is, event, sample is not value))
     for name, convert in CONVERSIONS.items():
         if name in results or not results[AS_IT_IS]:
             continue
         if not has_time():
             break
-        results[name] = measure_converted(value, convert)
+        measured = measure_converted(sample, convert)
+        results[name] = finish(measured, as_it_is, event, sample is not value)
     return results
+
+
+def finish(measured, as_it_is, event, is_sample):
+    """Return what was measured, for the whole message."""
+    return samples.scale(measured, as_it_is, event) if is_sample and measured else measured
 
 
 def is_complete(results):
@@ -61,15 +73,23 @@ def is_complete(results):
 
 def measure_converted(value, convert):
     """Return what a message takes after a conversion; an empty dict if it changes nothing, or fails."""
-    begin = time.perf_counter()
+    modules = len(sys.modules)
     try:
-        converted = convert(value)
+        converted, seconds = timed(convert, value)
+        if len(sys.modules) > modules:  # a library has imported another one
+            converted, seconds = timed(convert, value)
     except Exception:
         return {}
-    seconds = time.perf_counter() - begin
     if converted is value or converted is None:
         return {}
     return measure_value(converted, seconds)
+
+
+def timed(convert, value):
+    """Return the converted message, and the seconds that this took."""
+    begin = time.perf_counter()
+    converted = convert(value)
+    return converted, time.perf_counter() - begin
 
 
 def measure_value(value, convert_seconds):

@@ -138,6 +138,7 @@ class Alternative:
     bytes: int = 0
     inband_bytes: int = 0
     buffers: int = 0
+    share: float = 1.0  # of the items that were measured; the numbers are scaled to all of them
 
 
 @dataclass

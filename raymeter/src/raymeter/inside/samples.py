@@ -1,0 +1,82 @@
+"""Take a part of the items of a large message, so that measuring it in other ways takes little time.
+
+Each long list, dict and set keeps items from its beginning to its end. What is measured is scaled to the whole message
+by the bytes of the pickle, which grow with the items.
+"""
+
+from itertools import islice
+
+from . import conversions, describe
+
+LARGE_BYTES = 2**19  # of a pickle, above which only a part of the items is measured
+SAMPLE_BYTES = 2**16  # that the pickle of the part should have
+TIMES = ("convert", "serialise", "deserialise")
+
+
+def take_sample(value, inband_bytes):
+    """Return a message with a part of its items, if its pickle has so many bytes; else the message itself."""
+    if inband_bytes < LARGE_BYTES:
+        return value
+    share = SAMPLE_BYTES / inband_bytes
+    return thin_out(value, share)
+
+
+def thin_out(value, share):
+    """Return a message whose long containers have this share of their items; itself if it has no long ones.
+
+    A list that becomes columns or an array in other messages stays long enough for this.
+    """
+
+    def convert(part):
+        if type(part) not in (list, tuple, dict, set, frozenset):
+            return part
+        least = describe.MIN_NUMBERS if describe.is_numbers(part) else conversions.MIN_ROWS
+        count = max(least, int(share * len(part)))
+        step = len(part) // count
+        if step < 2:
+            return part
+        fewer = every(part, step)
+        return fewer if describe.is_numbers(fewer) else thin_out_items(fewer, share)
+
+    return conversions.replace_parts(value, convert)
+
+
+def every(part, step):
+    """Return a container with one of so many items."""
+    if type(part) is dict:
+        return dict(islice(part.items(), 0, None, step))
+    return type(part)(islice(part, 0, None, step))
+
+
+def thin_out_items(part, share):
+    """Return a container whose items have this share of their own items."""
+    if type(part) is dict:
+        return {key: thin_out(item, share) for key, item in part.items()}
+    if type(part) in (list, tuple):
+        return type(part)(thin_out(item, share) for item in part)
+    return part
+
+
+def scale(measured, sample, event):
+    """Return what an alternative would take for all items, from what it took for a sample.
+
+    `sample` is what the same items took as they are, and `event` describes the whole message. Large arrays that are
+    no items of a long list are whole in the sample, so their bytes are not scaled.
+    """
+    factor = factor_of(sample, event)
+    if not measured or factor <= 1:
+        return measured
+    whole = (factor * sample["bytes"] - event["bytes"]) / (factor - 1)
+    whole = min(max(0.0, whole), sample["bytes"], measured["bytes"])
+    scaled = dict(measured)
+    for name in TIMES:
+        scaled[name] = factor * measured[name]
+    scaled["bytes"] = int(whole + factor * (measured["bytes"] - whole))
+    scaled["inband_bytes"] = int(factor * measured["inband_bytes"])
+    scaled["share"] = 1 / factor
+    return scaled
+
+
+def factor_of(sample, event):
+    """Return how many times as much is inside of the pickle of a message as inside of that of its sample."""
+    return event.get("inband_bytes", 0) / max(1, sample["inband_bytes"])
