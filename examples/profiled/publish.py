@@ -1,7 +1,10 @@
-"""Write the records of raymeter between their marks in docs/profile.md:  python3 -m examples.profiled.publish
+"""Write the records of raymeter between their marks in docs/profile.md and raymeter/README.md.
 
-Records are in results/evidence/raymeter: what `make cases`, `make profile-examples` and `make profile-versions` wrote.
-A record that does not exist leaves its part of the page as it is.
+    python3 -m examples.profiled.publish
+
+What raymeter explains about each cause gets into docs/profile.md, too. Records are in results/evidence/raymeter: what
+`make cases`, `make profile-examples` and `make profile-versions` wrote. A record that does not exist leaves its part of
+the page as it is.
 """
 
 import json
@@ -15,8 +18,10 @@ from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, TextTable, make_table
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "raymeter"
+CAUSES = PACKAGE / "src" / "raymeter" / "report" / "causes.md"
 RECORDS = Path("results") / "evidence" / "raymeter"
-CASES = ROOT / "raymeter" / "tests" / "cases"
+CASES = PACKAGE / "tests" / "cases"
 Row = tuple[str, ...]
 MAX_FACTOR = 1.5  # between the predicted and the measured saving, if the prediction has come true
 SHOWN = ("verl_controller", "pool_map", "data_embeddings")  # whose printed text is on the page
@@ -42,6 +47,7 @@ def make_sections(folder: Path) -> Iterator[Section]:
     example = folder / RECORDS / "example.txt"
     if example.exists():
         yield Section("raymeter-example", "", f"```\n{example.read_text(encoding='utf-8')}```")
+    yield Section("raymeter-causes", "", CAUSES.read_text(encoding="utf-8").rstrip("\n"))
     scores = load(folder, "scoreboard.json")
     if scores:
         yield describe_cases(scores)
@@ -280,4 +286,6 @@ def describe_versions(versions: Sequence[dict[str, Any]]) -> Section:
 
 
 if __name__ == "__main__":
-    rewrite_pages(ROOT, list(make_sections(ROOT)))
+    sections = list(make_sections(ROOT))
+    for folder in (ROOT, PACKAGE):
+        rewrite_pages(folder, sections)

@@ -38,7 +38,7 @@ STEP = re.compile(r"STEP_MS ([\d.]+) MEAN_MS [\d.]+ STEPS \d+")
 LARGEST = re.compile(r"largest cause: (.+)")
 SAVES = re.compile(r"(?:^| )\d\. saves ([\d.,]+) (µs|ms|s) per step")
 PLACE = re.compile(r"([\w.-]+\.py):(\d+)")
-SECTION = re.compile(r"#([\w-]+)")
+SECTION = re.compile(r"raymeter explain ([\w-]+)")
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ What to change:
    ms
    cases/by_value.py:28  The same 96.0 MiB are sent again 3 times per step.
    Call `ref = ray.put(value)` once.
-   Before and after: docs/profile.md#the-same-content-is-sent-again
+   Before and after: raymeter explain the-same-content-is-sent-again
 2. saves 1,041 ms per step (upper limit): 1,241 ms -> 200 ms
    cases/other.py:7  64 MiB (dict): tensors in the pickle.
-   Before and after: docs/profile.md#tensors-in-the-pickle
+   Before and after: raymeter explain tensors-in-the-pickle
 
 Recording took 0.4 % of the driver's time.
 """

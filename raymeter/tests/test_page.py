@@ -1,10 +1,12 @@
-"""Each cause has a part of the page, to which the advice links."""
+"""Each cause is explained in the package, by the name that is in its advice, and the page has the same text."""
 
+import ast
 import re
 
 import pytest
 from raymeter.causes import pickled
 from raymeter.findings import Finding
+from raymeter.report.before_and_after import FILE, find_cause, read_parts
 from scoreboard import TESTS
 
 from raymeter import causes
@@ -30,17 +32,30 @@ def find_causes() -> list[str]:
     return sorted(names)
 
 
+def test_each_cause_is_explained_and_nothing_else() -> None:
+    assert sorted(read_parts()) == find_causes()
+
+
 @pytest.mark.parametrize("cause", find_causes())
-def test_a_cause_has_a_heading_to_which_its_advice_links(cause: str):
-    if not PAGE.exists():
-        pytest.skip("there is no page beside an installed raymeter")
-    headings = re.findall(r"^### (.+)$", PAGE.read_text(), re.MULTILINE)
-    assert cause in headings
+def test_the_name_in_the_advice_is_understood(cause: str) -> None:
     finding = Finding(cause=cause, title="", line="", change="", seconds=0.0)
     assert re.fullmatch(r"[\w-]+", finding.section)
+    assert find_cause(finding.section) == cause
 
 
-def test_there_are_no_headings_without_a_cause():
-    text = PAGE.read_text()
-    part = text.partition("## Causes, before and after")[2].partition("\n## ")[0]
-    assert sorted(re.findall(r"^### (.+)$", part, re.MULTILINE)) == find_causes()
+@pytest.mark.parametrize("cause", find_causes())
+def test_a_cause_has_a_program_before_and_after_the_change(cause: str) -> None:
+    code = [block.text for block in read_parts()[cause] if block.is_code]
+    assert len(code) == 1
+    before, _, after = code[0].partition("\n\n# after\n")
+    assert before.startswith("# before\n")
+    for program in (before, after):
+        compile(program, cause, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_page_has_what_the_package_has() -> None:
+    if not PAGE.exists():
+        pytest.skip("there is no page beside an installed raymeter")
+    begin = "<!-- raymeter-causes: written by make publish -->\n"
+    part = PAGE.read_text(encoding="utf-8").partition(begin)[2].partition("<!-- end of")[0]
+    assert part == FILE.read_text(encoding="utf-8")

@@ -21,6 +21,7 @@ DESCRIPTION = """Show what an unchanged Ray program spends on moving data, where
   raymeter try train.py              run the advice that needs no change of code, and measure it
   raymeter compare BEFORE -- AFTER   compare two programs, message by message
   raymeter memory train.py           show what fills memory, and who keeps objects
+  raymeter explain CAUSE             show a program before and after a change; without a word, list the causes
   raymeter explain FILE              show what one message costs
 
 raymeter VERB --help lists the flags of a verb.
@@ -42,8 +43,11 @@ Flags of compare come first. All words after the first -- belong to the program 
 MEMORY_DESCRIPTION = """Run a program, and show what fills its memory: bytes in the object store, spilled bytes, private
 memory by process, and who keeps objects, with the line. With the folder of such a run, show it again.
 """
-EXPLAIN_DESCRIPTION = """Show what one message costs with Ray: its fields, its pickle, and other ways to send it,
-measured here. In a program: raymeter.explain(value).
+EXPLAIN_DESCRIPTION = """Show why a cause takes time, with a program before and after the change. Without a word, list
+all causes.
+
+Or show what one message costs with Ray: its fields, its pickle, and other ways to send it, measured here. In a program:
+raymeter.explain(value).
 """
 
 
@@ -166,7 +170,12 @@ def memory_parser() -> argparse.ArgumentParser:
 
 def explain_parser() -> argparse.ArgumentParser:
     parser = make_parser("raymeter explain", EXPLAIN_DESCRIPTION)
-    parser.add_argument("file", type=Path, help="a message in a file: .npy, .pt or .pkl")
+    parser.add_argument(
+        "subject",
+        nargs="*",
+        metavar="CAUSE or FILE",
+        help="a cause, or a part of its name; or a message in a file: .npy, .pt or .pkl",
+    )
     parser.add_argument(
         "--trust", action="store_true", help="load a file that can run code when it is loaded"
     )

@@ -4,6 +4,12 @@ import re
 from dataclasses import dataclass, field
 
 
+def name_section(cause: str) -> str:
+    """Return the name of a cause as one word, which is also how GitHub links to its heading."""
+    words = re.sub(r"[^\w -]", "", cause.lower())
+    return words.replace(" ", "-")
+
+
 @dataclass(frozen=True)
 class Saving:
     """Seconds that a change removes from one event. The simulation decides what a step gains from it.
@@ -52,9 +58,8 @@ class Finding:
 
     @property
     def section(self) -> str:
-        """Return the part of the page that shows the change before and after, as GitHub names it after its heading."""
-        words = re.sub(r"[^\w -]", "", self.cause.lower())
-        return words.replace(" ", "-")
+        """Return the name with which `raymeter explain` shows the change before and after."""
+        return name_section(self.cause)
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def profile(environment: Path, words: Sequence[str], folder: Path) -> str:
-    """Return what raymeter prints about a program that runs without a fault."""
+def run_installed(environment: Path, words: Sequence[str], folder: Path) -> str:
+    """Return what raymeter prints. It ends without a fault."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     process = subprocess.run(
         [str(environment / "bin" / "raymeter"), *words],
@@ -109,22 +109,27 @@ def check(text: str) -> None:
     assert re.search(r"Moving data is (up to )?[\d.]+ % of a step", text), text
 
 
+def test_each_cause_is_explained(installed: Path, tmp_path: Path) -> None:
+    text = run_installed(installed, ["explain", "same-content"], tmp_path)
+    assert "weights_ref = ray.put(weights)" in text
+
+
 def test_a_script_is_profiled(installed: Path, project: Path) -> None:
-    text = profile(installed, ["train.py", "--lr", "1"], project)
+    text = run_installed(installed, ["train.py", "--lr", "1"], project)
     assert "owners {'user'} words ['--lr', '1']" in text
     check(text)
     assert (project / "raymeter-profiles").is_dir()
 
 
 def test_a_module_is_profiled(installed: Path, project: Path) -> None:
-    check(profile(installed, ["-m", "train"], project))
+    check(run_installed(installed, ["-m", "train"], project))
 
 
 def test_a_program_in_another_folder_is_profiled(installed: Path, project: Path) -> None:
-    check(profile(installed, [str(project / "train.py")], project.parent))
+    check(run_installed(installed, [str(project / "train.py")], project.parent))
 
 
 def test_a_program_under_pytest_is_profiled(installed: Path, project: Path) -> None:
-    text = profile(installed, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "."], project)
+    text = run_installed(installed, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "."], project)
     assert "1 passed" in text
     check(text)

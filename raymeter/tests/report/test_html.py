@@ -94,6 +94,13 @@ def test_the_page_has_the_same_answer_as_the_terminal():
     assert "not your problem" not in text and "The largest cause: the same content" in text
 
 
+def test_the_advice_opens_to_a_program_before_and_after_the_change():
+    page = Page(html.render(make_loop_profile(make_finding())))
+    assert "details" in [tag for tag, _ in page.tags]
+    assert any("weights_ref = ray.put(weights)" in text for text in page.texts)
+    assert "docs/profile.md" not in " ".join(page.texts)
+
+
 def test_the_memory_is_shown_if_it_was_recorded():
     profile = make_loop_profile()
     assert "object store" not in html.render(profile)

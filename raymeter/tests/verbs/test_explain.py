@@ -1,4 +1,4 @@
-"""What `raymeter explain` says of one message."""
+"""What `raymeter explain` says of a cause, and of one message."""
 
 import pickle
 import re
@@ -95,3 +95,37 @@ def test_arrow_is_pickled_with_rays_own_reducer(capsys: pytest.CaptureFixture[st
     table = arrow.table({"x": numpy.arange(1_000_000)})
     text = explain(table.slice(0, 1_000), capsys)
     assert re.search(r"Ray stores \d[\d.]* KiB", text)
+
+
+def test_a_cause_is_found_by_its_name_and_by_a_part_of_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    texts = []
+    for words in (["the-same-content-is-sent-again"], ["same", "content"], ["same-content"]):
+        assert command_line.main(["explain", *words]) == 0
+        texts.append(capsys.readouterr().out)
+    assert len(set(texts)) == 1
+    assert "    # before\n    for actor in actors:\n" in texts[0]
+    assert max(len(line) for line in texts[0].splitlines()) <= 60
+
+
+@pytest.mark.parametrize("words", ["pickle", "nothing-like-this"])
+def test_words_that_name_no_single_cause_are_one_line(
+    capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    assert command_line.main(["explain", words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
+def test_without_a_word_all_causes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  raymeter explain many-small-calls" in lines
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_a_missing_file_is_no_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["explain", "a.npy"]) == 2
+    assert capsys.readouterr().err == "error: a.npy: no such file\n"

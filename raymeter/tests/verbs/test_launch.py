@@ -75,6 +75,19 @@ def test_profiles_are_left_out_of_folders_that_ray_uploads(
     assert (folder / ".gitignore").read_text() == "*\n"
 
 
+def test_in_a_folder_that_cannot_be_written_the_profile_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    Path("raymeter-profiles").touch()  # no folder can be made there
+    folder = run.make_folder(None, "train.py")
+    assert folder.parent == tmp_path
+    assert (folder / ".gitignore").exists()
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"The profile goes to {folder}")
+
+
 def test_a_folder_that_cannot_be_written_is_one_line_before_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Give another folder with --output"):

@@ -1,17 +1,30 @@
-"""Explain what one message costs with Ray: its fields, its pickle, and other ways to send it, measured."""
+"""Explain a cause, or one message: its fields, its pickle, and other ways to send it, measured."""
 
 import pickle
+import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from raymeter.errors import UserError
+from raymeter.report.before_and_after import find_cause, list_causes, render_cause
 from raymeter.report.message import render
+
+FILES = (".npy", ".pt", ".pth", ".pkl")  # of messages
+MAX_WIDTH = 100
 
 
 def main(arguments: Namespace) -> int:
-    """Explain the message in a file."""
-    explain(load(arguments.file, arguments.trust))
+    """Explain the message in a file, or a cause; list the causes if neither is given."""
+    words = " ".join(arguments.subject)
+    path = Path(words)
+    if not words:
+        print(list_causes())
+    elif path.is_file() or path.suffix in FILES:
+        explain(load(path, arguments.trust))
+    else:
+        width = min(shutil.get_terminal_size((80, 24)).columns, MAX_WIDTH)
+        print(render_cause(find_cause(words), width))
     return 0
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Mapping
@@ -41,13 +42,24 @@ def make_folder(output: Path | None, program: str) -> Path:
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"--output {folder}: it has files already. Give a new folder")
     try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        (folder / IGNORE_FILE).write_text("*\n")  # also for Ray, which uploads working folders
+        fill_folder(folder)
     except OSError as error:
-        raise UserError(
-            f"{folder}: {error.strerror}. Give another folder with --output, before the script"
-        ) from None
+        if output is not None:
+            raise UserError(
+                f"{folder}: {error.strerror}. Give another folder with --output, before the script"
+            ) from None
+        folder = Path(tempfile.mkdtemp(prefix="raymeter-"))
+        print(
+            f"raymeter: {PROFILES}: {error.strerror}. The profile goes to {folder}", file=sys.stderr
+        )
+        fill_folder(folder)
     return folder
+
+
+def fill_folder(folder: Path) -> None:
+    """Make the folder of a profile if needed; git, and Ray, which uploads working folders, leave it out."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    (folder / IGNORE_FILE).write_text("*\n")
 
 
 def name_folder(program: str) -> Path:

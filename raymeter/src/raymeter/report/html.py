@@ -1,5 +1,6 @@
 """Write a profile as one HTML file, which needs no network."""
 
+import re
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
@@ -8,10 +9,11 @@ from string import Template
 from raymeter.advice import Profile
 from raymeter.findings import Advice
 from raymeter.profile.groups import Group
+from raymeter.report.before_and_after import read_parts
 from raymeter.report.html_memory import draw_memory
 from raymeter.report.html_steps import draw_steps, selectors
 from raymeter.report.terminal import describe_gain, is_no_problem, say_answer, say_no_problem
-from raymeter.report.words import PAGE, name_route, name_way, percent, relative
+from raymeter.report.words import name_route, name_way, percent, relative
 from raymeter.simulate.without_data import without_data
 from raymeter.units import format_bytes, significant
 
@@ -78,8 +80,22 @@ def draw_item(number: int, advice: Advice) -> str:
     text += paragraph(f"{finding.title}.") + paragraph(finding.change)
     if finding.price:
         text += paragraph(f"Price: {finding.price}")
-    text += paragraph(f"Before and after: {PAGE}#{finding.section}", "note")
+    text += draw_explanation(finding.cause)
     return f"<li>{text}</li>"
+
+
+def draw_explanation(cause: str) -> str:
+    """Return what opens to the program before and after the change; "" for an unknown cause."""
+    text = ""
+    for block in read_parts().get(cause, ()):
+        content = escape(block.text)
+        text += f"<pre>{content}</pre>" if block.is_code else f"<p>{mark_code(content)}</p>"
+    return f"<details><summary>Before and after</summary>{text}</details>" if text else ""
+
+
+def mark_code(content: str) -> str:
+    """Return escaped text in which what is in backquotes is code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", content)
 
 
 def draw_messages(profile: Profile) -> str:

@@ -9,7 +9,6 @@ from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
 from raymeter.report.waiting import say_waiting
 from raymeter.report.words import (
-    PAGE,
     kind_of,
     name_route,
     name_step,
@@ -173,7 +172,7 @@ def describe_advice(number: int, advice: Advice, layout: Layout, width: int) -> 
     others = [relative(line) for line in finding.other_lines if line and line != finding.line]
     if others and layout.other_lines:
         lines += wrap_paragraph(f"Also: {', '.join(others[:3])}", width, 3)
-    lines += wrap_paragraph(f"Before and after: {PAGE}#{finding.section}", width, 2)
+    lines += wrap_paragraph(f"Before and after: raymeter explain {finding.section}", width, 2)
     return lines
 
 

@@ -15,7 +15,6 @@ from raymeter.units import significant
 DRIVER = "driver"
 MAX_READERS = 3  # that are listed
 WAYS = {"put": "ray.put", "rdt": "RDT"}  # others are called as they are
-PAGE = "docs/profile.md"
 QUEUE_ACTOR = "_QueueActor."  # of ray.util.queue.Queue
 COMPILED_METHOD = ".__ray_call__"  # runs the methods of an actor in a compiled graph
 
