@@ -1,6 +1,8 @@
 """The hook that Ray calls in ray.init, without a cluster: hooks of others, and a recorder that fails."""
 
 import os
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -55,3 +57,35 @@ def test_workers_import_the_hook_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hook.preload_in_workers("PRELOAD")
     hook.preload_in_workers("PRELOAD")
     assert os.environ["PRELOAD"] == "mine,raymeter.inside.hook"
+
+
+def test_a_worker_can_run_the_package_from_its_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(hook.FOLDER, "")  # no recorder is installed here
+    monkeypatch.setenv(hook.MIN_BYTES, "")
+    set_up_worker = hook.make_worker_hook(None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "raymeter"]:
+        monkeypatch.delitem(sys.modules, name)
+    installed = []
+    package = ModuleType("raymeter.inside")
+    package.__path__ = []
+    monkeypatch.setitem(sys.modules, "raymeter.inside", package)
+    monkeypatch.setitem(sys.modules, "raymeter.inside.calls", calls)
+    monkeypatch.setattr(calls, "install", lambda: installed.append(True))
+    set_up_worker()
+    for name in hook.MODULES:
+        monkeypatch.delitem(sys.modules, f"raymeter.inside.{name}", raising=False)
+    assert capsys.readouterr().err == ""
+    assert installed == [True]
+
+
+def test_what_ray_pickles_before_it_is_connected_is_not_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pickle_code = calls.make_export_wrapper("class")(lambda value: b"code")
+    stopped = []
+    monkeypatch.setattr(calls, "recorder", object())
+    monkeypatch.setattr(calls, "stop", stopped.append)
+    assert pickle_code(users_hook) == b"code"
+    assert not stopped

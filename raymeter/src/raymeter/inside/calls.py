@@ -586,7 +586,8 @@ def make_export_wrapper(kind):
     def make_wrapper(original):
         @functools.wraps(original)
         def pickle_code(value, *args, **kwargs):
-            if not recorder:
+            is_setup = not ray_internals.is_connected()  # the hook of workers, during ray.init
+            if not recorder or is_setup:
                 return original(value, *args, **kwargs)
             begin = time.time()
             data = original(value, *args, **kwargs)

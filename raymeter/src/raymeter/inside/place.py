@@ -7,7 +7,10 @@ import sys
 
 from . import ray_internals
 
-OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# A worker with a runtime_env has this package as text, and then a module has no file.
+TEXT = "<raymeter"
+FILE = globals().get("__file__")
+OURS = os.path.dirname(os.path.abspath(FILE)) + os.sep if FILE else TEXT
 LIBRARIES = f"{os.sep}site-packages{os.sep}"
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 MAX_FRAMES = 100
@@ -23,7 +26,7 @@ def kind_of(code):
     kind = kinds.get(id(code))
     if kind is None:
         file = code.co_filename
-        if file.startswith((ray_internals.FOLDER, OURS, "<raymeter", "<frozen")):
+        if file.startswith((ray_internals.FOLDER, OURS, TEXT, "<frozen")):
             kind = SKIPPED
         elif LIBRARIES in file:
             kind = LIBRARY
