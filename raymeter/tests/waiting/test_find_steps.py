@@ -119,7 +119,7 @@ def test_a_pause_in_which_ray_is_started_again_is_not_a_typical_pass():
         driver.call(3, "sample", number)
         driver.wait("get", 4, "sample", number)
         if number == PASSES // 2:
-            driver.time += 100.0
+            driver.time += 5.0
             driver.add("call", 2, 0.1, kind="actor", name="Sampler.__init__")
     steps = driver.steps()
     assert (steps.count, steps.line) == (PASSES, "/made/a.py:3")
