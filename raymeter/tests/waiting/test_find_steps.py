@@ -111,3 +111,15 @@ def test_a_program_that_is_a_library_has_steps():
         driver.add("call", "/venv/lib/python3.11/site-packages/tool/run.py:9", 0.01)
         driver.add("get", "/venv/lib/python3.11/site-packages/tool/run.py:10", 0.05)
     assert driver.steps().count == PASSES
+
+
+def test_a_pause_in_which_ray_is_started_again_is_not_a_typical_pass():
+    driver = Driver()
+    for number in range(PASSES):
+        driver.call(3, "sample", number)
+        driver.wait("get", 4, "sample", number)
+        if number == PASSES // 2:
+            driver.time += 5.0
+            driver.add("call", 2, 0.1, kind="actor", name="Sampler.__init__")
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (PASSES, "/made/a.py:3")

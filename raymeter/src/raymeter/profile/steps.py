@@ -269,17 +269,21 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     """Return the steps that begin with a call of this line.
 
     A pass that does more than the others, such as an evaluation, is like them if it contains the same lines, too.
+    One that is rare is not typical, however long it takes: Ray may be started again in it.
     """
     parts = split_at(calls, key)
     starts = [part[0].start for part in parts]
     ends = [*starts[1:], end]
     seconds: dict[frozenset[Key], float] = defaultdict(float)
+    counts: Counter[frozenset[Key]] = Counter()
     for part, part_start, part_end in zip(parts, starts, ends, strict=True):
         content = frozenset(key_of(call) for call in part)
         seconds[content] += part_end - part_start
+        counts[content] += 1
     total = max(SHORTEST_SECONDS, sum(seconds.values()))
     whole = max(SHORTEST_SECONDS, end - begin)
-    typical = max(seconds, key=lambda content: seconds[content])
+    frequent = [content for content, count in counts.items() if count >= MIN_STEPS]
+    typical = max(frequent or seconds, key=lambda content: seconds[content])
     like_typical = [known for content, known in seconds.items() if content >= typical]
     alike = sum(like_typical) / total
     covered = total / whole
