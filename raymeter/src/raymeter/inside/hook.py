@@ -19,6 +19,7 @@ MODULES = (
     "identity",
     "describe",
     "conversions",
+    "samples",
     "alternatives",
     "recorder",
     "runs",

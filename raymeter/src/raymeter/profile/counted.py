@@ -61,8 +61,9 @@ def unwritten_seconds(recording: Recording) -> dict[Key, float]:
         if process.recorder is None:
             continue
         for item in process.recorder.counted:
+            is_call = item.kind == "call"
             left_out = item.count - item.written
-            if item.kind == "call" and left_out > 0:
+            if is_call and left_out > 0:
                 key = process.process, item.line, item.name
                 seconds[key] = mean_left_out(item, written[key])
     return seconds
@@ -149,7 +150,7 @@ def like_written(like: Call, task: Task, start: float, seconds: float) -> Call:
 def separate(restored: list[Call], written: list[Call]) -> None:
     """Let no call that was made again overlap another one of its thread, because its times are not exact."""
     lanes: dict[tuple[str, int], list[Call]] = defaultdict(list)
-    both = [*restored, *written]
+    both = restored + written
     both.sort(key=start_of)
     for call in both:
         lane = call.process, call.thread
