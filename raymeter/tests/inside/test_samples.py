@@ -89,3 +89,10 @@ def test_the_import_of_a_library_does_not_count_as_conversion(monkeypatch):
 
     monkeypatch.setattr(alternatives, "timed", lambda call, value: (call(value), next(seconds)))
     assert alternatives.measure_converted(1, convert)["convert"] == 0.1
+
+
+def test_lists_of_numbers_in_many_rows_stay_whole():
+    rows = [{"tokens": list(range(2_000))} for _ in range(600)]
+    sample = samples.take_sample(rows, 10**7)
+    assert len(sample) == 300
+    assert len(sample[0]["tokens"]) == 2_000

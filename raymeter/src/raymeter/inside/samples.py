@@ -10,6 +10,9 @@ from . import conversions, describe
 
 LARGE_BYTES = 2**19  # of a pickle, above which only a part of the items is measured
 SAMPLE_BYTES = 2**16  # that the pickle of the part should have
+MANY_NUMBERS = (
+    2**16
+)  # in a list, below which it stays whole: what an array of them takes hardly depends on its length
 TIMES = ("convert", "serialise", "deserialise")
 
 
@@ -30,7 +33,7 @@ def thin_out(value, share):
     def convert(part):
         if type(part) not in (list, tuple, dict, set, frozenset):
             return part
-        least = describe.MIN_NUMBERS if describe.is_numbers(part) else conversions.MIN_ROWS
+        least = MANY_NUMBERS if describe.is_numbers(part) else conversions.MIN_ROWS
         count = max(least, int(share * len(part)))
         step = len(part) // count
         if step < 2:
