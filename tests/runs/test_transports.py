@@ -47,6 +47,7 @@ SIMILAR = (
     "graph bytes",
     "graph pickle",
     "graph mapped",
+    "graph zero-copy",
     "rdt nixl",
     "rdt nixl-pull",
     "torch multiprocessing",
@@ -60,15 +61,18 @@ ONE_ACTOR = (
     "graph zero-copy",
 )
 WITH_FLAGS = [
-    (
-        "store",
-        "driver-queue",
-        "--zero-copy",
-        "--copy-out",
-        "--batch-size",
-        "16",
-        "--prompt-seq-len",
-        "1024",
+    pytest.param(
+        (
+            "store",
+            "driver-queue",
+            "--zero-copy",
+            "--copy-out",
+            "--batch-size",
+            "16",
+            "--prompt-seq-len",
+            "1024",
+        ),
+        marks=pytest.mark.long,
     ),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),

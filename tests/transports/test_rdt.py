@@ -68,6 +68,7 @@ print(ray.get(reader.pull.remote(references[3])))
 """
 
 
+@pytest.mark.long
 @pytest.mark.runs
 def test_a_wrong_target_and_a_dead_producer_are_errors():
     pytest.importorskip("nixl")
