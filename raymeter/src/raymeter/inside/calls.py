@@ -622,8 +622,8 @@ def write_export(kind, begin, end, value, data):
 def describe_captured(value):
     """Return name, type and pickled bytes of what a function brings with it, the largest first, at most MAX_CAPTURED.
 
-    That are the global variables that it uses and those of the functions around it, without modules; of a class, its
-    attributes.
+    For a function, those are the global variables that it uses, and the variables of the functions around it. For a
+    class, they are its attributes. Modules are left out.
     """
     function = getattr(value, "__wrapped__", value)
     try:

@@ -6,42 +6,49 @@ A recorded process knows its host, and not its node. A message, or a task whose 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from raymeter.profile.events import Task
+from raymeter.profile.events import Call, Process, Run, Task
 from raymeter.profile.reader import Recording
 
 
 class Workers:
-    """The names of the recorded processes, by what Ray knows of the tasks in them."""
+    """The recorded processes, by what Ray knows of the tasks in them."""
 
     def __init__(self, recording: Recording) -> None:
-        self.names: dict[tuple[str, int], str] = {}  # by host and process id
-        self.names_of_pid: dict[int, list[str]] = defaultdict(list)
-        hosts = {}
+        self.by_pid: dict[int, list[Process]] = defaultdict(list)
         for process in recording.processes:
-            self.names[process.host, process.pid] = process.process
-            self.names_of_pid[process.pid].append(process.process)
-            hosts[process.process] = process.host
-        # An event may belong to an earlier attempt of a task, on another node, so the most frequent host is right.
-        votes: dict[str, Counter[str]] = defaultdict(Counter)
-        for node, name in find_nodes(recording):
-            if node and name in hosts:
-                host = hosts[name]
-                votes[node][host] += 1
-        self.hosts: dict[str, str] = {}  # by node
-        for node, counts in votes.items():
-            ((host, _),) = counts.most_common(1)
-            self.hosts[node] = host
+            same_pid = self.by_pid[process.pid]
+            same_pid.append(process)
+        self.hosts = find_hosts(recording)
 
     def process_of(self, task: Task) -> str:
         """Return the name of the process in which a task ran; "" if it was not recorded.
 
         A task on an unknown node belongs to the only process with its id, if there is only one.
         """
+        found = self.by_pid.get(task.pid, [])
         host = self.hosts.get(task.node)
         if host is not None:
-            return self.names.get((host, task.pid), "")
-        names = self.names_of_pid.get(task.pid, [])
-        return names[0] if len(names) == 1 else ""
+            found = [process for process in found if process.host == host]
+        if len(found) != 1:
+            return ""
+        return found[0].process
+
+
+def find_hosts(recording: Recording) -> dict[str, str]:
+    """Return the host of each node that is known."""
+    hosts = {process.process: process.host for process in recording.processes}
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for node, process in find_nodes(recording):
+        host = hosts.get(process)
+        if node and host is not None:
+            counts = votes[node]
+            counts[host] += 1
+    # An event may belong to an earlier attempt of a task, on another node, so the most frequent host is right.
+    found = {}
+    for node, counts in votes.items():
+        ((most_frequent, _),) = counts.most_common(1)
+        found[node] = most_frequent
+    return found
 
 
 def find_nodes(recording: Recording) -> Iterator[tuple[str, str]]:
@@ -50,6 +57,8 @@ def find_nodes(recording: Recording) -> Iterator[tuple[str, str]]:
         yield sent.node, sent.process
     for received in recording.received:
         yield received.node, received.process
-    node_of = {task.task: task.node for task in recording.tasks}
-    for event in [*recording.calls, *recording.runs, *recording.fetches]:
-        yield node_of.get(event.by, ""), event.process
+    nodes = {task.task: task.node for task in recording.tasks}
+    events: list[Call | Run] = [*recording.calls, *recording.runs]
+    for event in events:
+        node = nodes.get(event.by, "")
+        yield node, event.process
