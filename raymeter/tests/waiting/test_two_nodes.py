@@ -8,6 +8,7 @@ from raymeter.causes.waits import find_gaps
 from raymeter.profile.events import Process, Run, Task
 from raymeter.profile.program import Program, find_actors, find_stores
 from raymeter.profile.steps import Steps
+from raymeter.report.timeline import name_processes, spans_of_tasks
 from raymeter.simulate.graph import build
 
 STEPS = 4
@@ -63,6 +64,13 @@ def test_results_actors_and_gaps_belong_to_the_node_of_their_task():
     for gap in find_gaps(program):
         assert gap.process == program.process_of(program.tasks[gap.task])
     assert {gap.process for gap in find_gaps(program)} == {LEFT, RIGHT}
+
+
+def test_the_chart_shows_each_task_in_its_process():
+    program = make_two_nodes()
+    assert name_processes(program) == {"node-1": "driver", LEFT: "left", RIGHT: "right"}
+    tasks = Counter(span.process for span in spans_of_tasks(program) if span.kind == "task")
+    assert tasks == {LEFT: STEPS * TASKS / 2, RIGHT: STEPS * TASKS / 2}
 
 
 def test_an_event_of_an_earlier_attempt_on_another_node_changes_nothing():
