@@ -51,7 +51,7 @@ class Added(NamedTuple):
 
     flow: Any  # a Flow
     timed_names: tuple[str, ...] = ()  # that --model-seconds takes besides the actors
-    store_bytes: int = 0  # that they put into the object store per iteration, at most
+    stored_bytes: int = 0  # that they put into the object store per iteration, at most
     memory_bytes: int = 0  # that they keep
     processes: int = 0  # besides one per actor
 

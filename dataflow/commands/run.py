@@ -110,16 +110,14 @@ def add_procedure(parser: OneLineParser) -> None:
 
 def check_arguments(arguments: argparse.Namespace) -> None:
     """Raise UsageError for flags of this verb that do not fit together."""
-    checkout, output = arguments.against, arguments.output
     check_quotes(arguments.configurations)
     if not (arguments.suite or arguments.configurations):
         raise UsageError("give a configuration, or --suite (--help shows examples)")
-    if arguments.is_continued and (checkout or not (output and output.exists())):
-        raise UsageError(
-            "--continue: give the --output of the earlier call. --against cannot continue"
-        )
+    if arguments.is_continued:
+        check_continued(arguments)
     if arguments.runs < 1:
         raise UsageError(f"--runs {arguments.runs}: give 1 or more")
+    checkout = arguments.against
     if arguments.paired and checkout:
         raise UsageError(
             "--paired measures two configurations of this checkout: leave --against out"
@@ -129,6 +127,16 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             f"--against {checkout}: there is no checkout of this project with this structure: "
             f"make one with git worktree add {checkout} COMMIT"
         )
+
+
+def check_continued(arguments: argparse.Namespace) -> None:
+    """Raise UsageError if there is no earlier call that --continue can continue."""
+    if arguments.against:
+        raise UsageError(
+            "--continue: a measurement with --against cannot be continued: leave it out"
+        )
+    if arguments.output is None or not arguments.output.exists():
+        raise UsageError("--continue: give the --output of the earlier call")
 
 
 def check_quotes(configurations: Sequence[str]) -> None:

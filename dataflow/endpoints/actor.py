@@ -180,11 +180,11 @@ class Endpoint:
         found = {name: count for name, count in wrong.items() if count}
         return found, views.by_edge
 
-    def verify_unsent(self) -> dict[str, int]:
-        """Return the wrong bytes by edge that the verification finds in messages that nobody has sent."""
+    def try_on_unsent_memory(self) -> dict[str, int]:
+        """Try the verification on memory that nobody has written, and return the wrong bytes that it finds, by edge."""
         wrong: dict[str, int] = {}
         for inbox in self.inboxes.values():
-            wrong |= inbox.verify_unsent(self.digests)
+            wrong |= inbox.try_on_unsent_memory(self.digests)
         return wrong
 
     def release(self) -> None:

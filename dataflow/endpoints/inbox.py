@@ -204,16 +204,17 @@ class Inbox:
                 counted[field.name] = max(1, field.bytes)
         return counted
 
-    def verify_unsent(self, digests: Digests) -> dict[str, int]:
-        """Verify memory to which nobody has sent, before the first message; return the wrong bytes that are found.
+    def try_on_unsent_memory(self, digests: Digests) -> dict[str, int]:
+        """Try the verification on memory that nobody has written, and return the wrong bytes that it finds, by edge.
 
-        They are those of each edge. A check that finds none could not fail.
+        It must find some: a check that finds none here would accept anything. Call this before the first message.
         """
-        wrong = Counter[str]()
-        self.last = 1  # the memory is full of ones, as the number of message 1 could be
+        number = 2  # not 1: the memory is full of ones, which would pass as message 1
+        self.last = number - 1
         inputs = [like(edge.message, self.device) for edge in self.edges]
         self.take(inputs)
-        self.verify(self.last, self.last, digests, wrong, Views())
+        wrong = Counter[str]()
+        self.verify(number, number, digests, wrong, Views())
         self.last = 0
         self.held.clear()
         by_edge = {}

@@ -13,6 +13,8 @@ from dataflow.units import format_bytes
 
 MAX_STORED_SHARE = 0.5  # of the payload, by transports that only store handles and metadata
 PICKLED_TENSOR_BYTES = 1024  # of each tensor besides its data, at most
+MIN_STORED_FACTOR = 0.99  # of the least bytes that the messages can have in the store
+MAX_STORED_FACTOR = 1.1  # of their bytes and those of a study, without what pickle adds
 MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
 
 
@@ -63,7 +65,7 @@ def find_other_store_use(plan: Plan, stored_bytes: float) -> str | None:
     messages = plan.sent_flow.messages
     if all(stored_size(plan, message) <= INLINED_BYTES for message in messages):
         return None
-    low, high = limit_stored_bytes(plan)
+    low, high = range_of_stored_bytes(plan)
     if low <= stored_bytes <= high:
         return None
     took_in = format_bytes(round(stored_bytes))
@@ -76,20 +78,22 @@ def find_other_store_use(plan: Plan, stored_bytes: float) -> str | None:
     )
 
 
-def limit_stored_bytes(plan: Plan) -> tuple[float, float]:
+def range_of_stored_bytes(plan: Plan) -> tuple[float, float]:
     """Return the least and the most bytes that the object store may take in per iteration."""
     flow = plan.sent_flow
     if not stores_messages(plan):
         payload_bytes = sum(edge.bytes for edge in flow.edges)
         return 0.0, MAX_STORED_SHARE * payload_bytes
-    tensors = sum(len(edge.message.tensor_bytes) for edge in flow.edges)
+    # Pickle may write the numbers of a list in fewer bytes than they have in the size of the message.
     least_bytes = sum(message.least_bytes for message in flow.messages)
-    most_bytes = sum(message.bytes for message in flow.messages)
+    message_bytes = sum(message.bytes for message in flow.messages)
+    least_share = least_bytes / message_bytes
     large_bytes = expected_stored_bytes(plan, INLINED_BYTES)
-    low = 0.99 * large_bytes * least_bytes / most_bytes
-    expected_bytes = expected_stored_bytes(plan) + plan.added.store_bytes
+    low = MIN_STORED_FACTOR * large_bytes * least_share
+    tensors = sum(len(edge.message.tensor_bytes) for edge in flow.edges)
     headers_bytes = PICKLED_TENSOR_BYTES * tensors
-    high = 1.1 * expected_bytes + headers_bytes
+    expected_bytes = expected_stored_bytes(plan) + plan.added.stored_bytes
+    high = MAX_STORED_FACTOR * expected_bytes + headers_bytes
     return low, high
 
 

@@ -158,7 +158,9 @@ class Measurement:
 
     def try_verification(self) -> None:
         """Let the readers verify what nobody has sent; raise RunFailed if they accept it."""
-        self.run.unsent_wrong_bytes = dict(ChainMap(*self.workers.call("verify_unsent").values()))
+        self.run.unsent_wrong_bytes = dict(
+            ChainMap(*self.workers.call("try_on_unsent_memory").values())
+        )
         for edge in self.plan.task_flow.edges:
             if edge.bytes and not self.run.unsent_wrong_bytes[str(edge)]:
                 raise RunFailed(

@@ -112,11 +112,7 @@ class Monitor:
                 content = (self.plan.run_folder / "report").read_bytes()
                 report = msgspec.json.decode(content, type=DriverReport)
                 self._take_over(report)
-                # Actors may end when the report names the nodes, after the last iteration. Others end because the first
-                # ones did. Ray ends all actors of a cluster at once; only the report knows which died on another node.
-                is_known_by_report = self.plan.options.address and report.failure
-                if not self.exited and not report.run.nodes and not is_known_by_report:
-                    self.exited = exited
+                self._remember_first_exits(exited, report)
                 self._show_progress(bar)
                 if has_ended and report.finished:
                     return None
@@ -124,6 +120,15 @@ class Monitor:
                 problem = problem or self._explain_timeout(content, exited)
                 if problem:
                     return problem
+
+    def _remember_first_exits(self, exited: list[str], report: DriverReport) -> None:
+        """Remember the actors that ended first, too early: others end because they did."""
+        # Actors may end when the report names the nodes, after the last iteration.
+        may_end = bool(report.run.nodes)
+        # Ray ends all actors of a cluster at once; only the report knows which died on another node.
+        is_known_by_report = bool(self.plan.options.address and report.failure)
+        if not self.exited and not may_end and not is_known_by_report:
+            self.exited = exited
 
     def _take_over(self, report: DriverReport) -> None:
         """Copy what the driver process knows into the record."""

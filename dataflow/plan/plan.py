@@ -137,7 +137,7 @@ class Plan:
         return self.options.in_flight + 1
 
     @property
-    def stored_bytes(self) -> int:
+    def needed_store_bytes(self) -> int:
         """Return the bytes that are in the object store at the same time."""
         flow = self.task_flow
         if not self.transport.stores:
@@ -160,7 +160,7 @@ class Plan:
         slots = 1 if is_in_place else flow.slots(in_flight)
         # Readers hold the inputs of the last iterations while the next one arrives.
         pools, inputs = slots * copies * flow.sent_bytes, (in_flight + 1) * flow.bytes_per_iteration
-        return pools + inputs + self.stored_bytes + self.added.memory_bytes
+        return pools + inputs + self.needed_store_bytes + self.added.memory_bytes
 
     @property
     def gpus_per_actor(self) -> float:
@@ -235,7 +235,7 @@ def require_memory(plan: Plan) -> int:
             "/dev/shm for messages", shared_pool_bytes(plan), shared_bytes, f"{enlarge} {smaller}"
         ),
         Need(memory_name, plan.resident_bytes, memory_bytes, smaller),
-        Need("object store", plan.stored_bytes, store_bytes, raise_store),
+        Need("object store", plan.needed_store_bytes, store_bytes, raise_store),
     ]
     if store_bytes > shared_bytes:
         advice = f"{enlarge} lower --object-store-bytes"
@@ -258,7 +258,7 @@ def choose_store_bytes(plan: Plan, memory_bytes: int, shared_bytes: int) -> int:
         return options.object_store_bytes
     default_bytes = min(0.3 * memory_bytes, 0.95 * shared_bytes)  # 30 % is Ray's own default
     if options.preallocate_store:
-        default_bytes = 2 * plan.stored_bytes
+        default_bytes = 2 * plan.needed_store_bytes
     return max(MIN_STORE_BYTES, int(default_bytes))
 
 

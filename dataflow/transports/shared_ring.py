@@ -149,9 +149,10 @@ class View(_Segment):
         self.payloads = [unpack(buffer, self.message) for buffer in self.buffers]
 
     def open(self, handle: Handle) -> Payload:
-        """Return the payload of a handle without a copy; raise RunFailed if the slot holds another message.
+        """Return the payload of a handle without a copy, and release messages older than the newest `keep`.
 
-        The message stays there until `keep` newer ones are opened, or until `release`.
+        Raise RunFailed if the handle is another sender's, or if its slot was written again. The message stays there
+        until `keep` newer ones are opened, or until `release`.
         """
         sender, number = handle
         slot = number % len(self.slots)
@@ -163,13 +164,21 @@ class View(_Segment):
             )
         if number > self.newest:
             self.newest = number
-            if number - self.keep > self.released:
-                self.released_by[self.index] = self.released = number - self.keep
-        return unpack(self.buffers[slot], self.message) if self.has_strings else self.payloads[slot]
+            last_released = number - self.keep
+            if last_released > self.released:
+                self._release_to(last_released)
+        if self.has_strings:
+            return unpack(self.buffers[slot], self.message)
+        return self.payloads[slot]
+
+    def _release_to(self, number: int) -> None:
+        """Let the sender write over the messages up to this one."""
+        self.released = number
+        self.released_by[self.index] = number
 
     def release(self) -> None:
         """Let the sender write over all messages that this reader has opened."""
-        self.released_by[self.index] = self.released = self.newest
+        self._release_to(self.newest)
 
 
 class RingEndpoint(Endpoint):

@@ -148,11 +148,8 @@ def run_guard() -> None:
                     send(os.waitstatus_to_exitcode(status))
 
     send(driver)
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # only the supervisor ends the guard
+    # Only the supervisor ends the guard.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=reap_children, daemon=True).start()
     with suppress(ConnectionResetError):  # the supervisor has not read everything
@@ -210,14 +207,12 @@ def clean(folder: Path) -> list[str]:
             with suppress(psutil.Error):  # it has ended
                 process.kill()
         psutil.wait_procs(processes, timeout=0.2)  # it also reaps children of this process
-    for creator in (
-        folder.name,
-        *(f"{kind}{pid}" for pid in pids for kind in ("obj", "hdr")),
-    ):  # Ray's end with its id
+    # Ray's channels name their semaphores after the process that made them.
+    of_channels = [f"{kind}{pid}" for pid in pids for kind in ("obj", "hdr")]
+    for creator in (folder.name, *of_channels):
         names += [path.name for path in SHARED_MEMORY.glob(f"sem.{creator}-*")]
-    names += [
-        path.name for path in SHARED_MEMORY.glob(f"{folder.name}.*")
-    ]  # iceoryx2 names its memory after the run
+    # iceoryx2 names its memory after the run.
+    names += [path.name for path in SHARED_MEMORY.glob(f"{folder.name}.*")]
     unlink_semaphores(names)
     shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -234,12 +229,11 @@ def remove_dead_runs() -> None:
     """
     for shared in SHARED_MEMORY.glob(f"{PREFIX}*"):
         for folder in {Path(tempfile.gettempdir()) / shared.name, Path("/tmp") / shared.name}:
-            with (
-                suppress(OSError, ValueError),
-                ExitStack() as stack,
-            ):  # locked, another user's, or no folder of a run
+            # It is locked or another user's (OSError), or not the folder of a run (ValueError).
+            with suppress(OSError, ValueError), ExitStack() as stack:
                 handle = os.open(folder, os.O_RDONLY)
                 stack.callback(os.close, handle)
+                # This fails at once if the supervisor or the guard of the run is alive.
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 clean(folder)
 

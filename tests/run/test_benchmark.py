@@ -148,7 +148,9 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
     (["torch gloo", "torch nccl", "--paired"], "--paired: give two configurations that this machine can"),
     (["torch gloo", "torch gloo --iteration-bytes 1MiB", "--paired"], "compares times of equal messages"),
     (["store refs", "--against", "/tmp"], "there is no checkout of this project"),
-    (["store refs", "--continue"], "give the --output of the earlier call"),
+    (["store refs", "--continue"], "--continue: give the --output of the earlier call"),
+    (["store refs", "--continue", "--output", "/nowhere/run"], "--continue: give the --output of the earlier call"),
+    (["store refs", "--continue", "--against", "/tmp"], "--continue: a measurement with --against cannot be"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip
 def test_wrong_flags_are_rejected_in_one_line(no_gpu, argv, reason):
     with pytest.raises(UsageError) as error:

@@ -50,10 +50,13 @@ class StreamDataset(Actor):
         return counts_of(self)
 
     def begin_episode(self, queue: Any) -> None:
-        """Prepare to read a queue of references to messages."""
+        """Start an episode: with a relay buffer, read all its messages now; else note how many next() has to read.
+
+        `queue` has the references to its messages.
+        """
         self.queue = queue
         self.acknowledgements: list[Any] = []  # for the driver, one per message
-        self.episodes.append(EpisodeSamples())
+        self.episodes.append(EpisodeSamples())  # this drops the oldest one if there are too many
         self.samples: list[Sample] = []  # of all kept episodes
         for episode in self.episodes:
             self.samples += episode.samples

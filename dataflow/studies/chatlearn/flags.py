@@ -114,8 +114,8 @@ class ChatLearnFlags:
         edges = trained.edges_to(DATASET)
         kept_episodes = max(1, self.relay_episodes)
         memory_bytes += kept_episodes * self.group_size * self.memory_per_message(edges, flow.name)
-        store_bytes = kept_episodes * sum(micro_batch_bytes(edge.message) for edge in edges)
-        return Added(trained, ("trainer",), store_bytes, memory_bytes, further)
+        stored_bytes = kept_episodes * sum(micro_batch_bytes(edge.message) for edge in edges)
+        return Added(trained, ("trainer",), stored_bytes, memory_bytes, further)
 
     def memory_of_further_processes(self: Any, flow: Flow, layouts: dict[str, ModelLayout]) -> int:
         """Return the bytes that replicas and ranks keep besides the first process of each model."""

@@ -1,12 +1,13 @@
 """Check that the flags of ChatLearn fit each other, the transport and the flow."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from dataflow.flows.flow import Flow
 from dataflow.studies.chatlearn.flags import ChatLearnFlags, is_chatlearns_transport
 from dataflow.studies.chatlearn.layout import MAX_PROCESSES, parse_counts
 
+FORMS_OF_SAMPLES = ("fields", "packed", None)  # of --message; None: it is not given
 MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
 TRAINER_FLAGS = (
     "train_micro_batch",
@@ -65,16 +66,11 @@ def find_layout_errors(options: Any, flow: Flow) -> Iterator[str]:
 
 
 def find_trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
-    results = [flow.message(name) for name in flow.returns]
-    has_fields = options.message in ("fields", "packed", None)
-    if not has_fields or not has_samples(results):
-        form = options.message or "flat"
-        yield (
-            f"--sink trainer: the {form} messages of {flow.name} cannot be cut into samples: give --message fields, or "
-            "one of ChatLearn's flows (--help flows)"
-        )
-    step = options.train_micro_batch * options.data_parallel
-    if options.train_global_batch % step:
+    sample_error = find_sample_error(options, flow)
+    if sample_error:
+        yield f"--sink trainer: {sample_error}"
+    step_samples = options.train_micro_batch * options.data_parallel
+    if options.train_global_batch % step_samples:
         reason = f"--train-micro-batch {options.train_micro_batch}"
         if options.data_parallel > 1:
             reason += f" times --data-parallel {options.data_parallel}"
@@ -83,17 +79,34 @@ def find_trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
     if options.iterations < needed:
         yield (
             f"--iterations {options.iterations}: --relay-episodes {options.relay_episodes} needs {needed} to fill the "
-            "relay buffer"
+            f"relay buffer: give {needed} or more iterations"
         )
     if options.relay_episodes and options.copy_out:
         yield "--relay-episodes: --copy-out reuses the memory of earlier episodes: leave one of them out"
 
 
-def has_samples(messages: Sequence[Any]) -> bool:
-    """Whether every field of the messages has one entry per sample, and all have as many."""
+def find_sample_error(options: Any, flow: Flow) -> str:
+    """Return why the results of a flow cannot be cut into samples, and what to do; "" if they can be.
+
+    They can if every field has one entry per sample, and all have as many.
+    """
+    # The catalogue has the flows of this study, and imports it first.
+    from dataflow.flows.catalogue import FLOWS_OF_FIELDS
+
+    other_flow = "one of ChatLearn's flows (--help flows)"
+    if options.message not in FORMS_OF_SAMPLES:
+        return f"{options.message} messages of {flow.name} cannot be cut into samples: give --message fields"
+    results = [flow.message(name) for name in flow.returns]
+    if any(message.is_flat for message in results):
+        has_form_of_fields = options.message is None and options.flow in FLOWS_OF_FIELDS
+        advice = f"--message fields, or {other_flow}" if has_form_of_fields else other_flow
+        return f"the results of {flow.name} are flat, and cannot be cut into samples: give {advice}"
     counts: set[int] = set()
-    for message in messages:
-        if message.is_flat:
-            return False
+    for message in results:
         counts |= message.sample_counts
-    return len(counts) == 1 and max(counts) <= MAX_SAMPLES
+    if len(counts) > 1 or max(counts) > MAX_SAMPLES:
+        return (
+            f"the fields in the results of {flow.name} need equally many samples, at most {MAX_SAMPLES}: change its "
+            f"messages, or give {other_flow}"
+        )
+    return ""

@@ -36,25 +36,25 @@ class Training:
         message_bytes = sum(edge.bytes for edge in edges)
         self.sample_bytes = math.ceil(message_bytes / self.batch_size)
         kept_episodes = max(1, options.relay_episodes)
-        self.messages: deque[int] = deque(maxlen=kept_episodes)  # of each episode that is kept
+        self.message_counts: deque[int] = deque(maxlen=kept_episodes)  # of each kept episode
 
     @property
     def samples(self) -> int:
         """Return the samples of an episode for the trainers, with those of the relay buffer."""
-        return sum(self.messages) * self.batch_size
+        return sum(self.message_counts) * self.batch_size
 
-    def train(self, queue: Any, messages: int) -> list[Any]:
+    def train(self, queue: Any, message_count: int) -> list[Any]:
         """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message."""
-        self.messages.append(messages)
+        self.message_counts.append(message_count)
         self.dataset.begin_episode.remote(queue)
-        _results = make_queue(self.counts)  # it stays empty, as in ChatLearn
+        _results = make_queue(self.counts)  # not used: ChatLearn makes one, too, and never fills it
         for model in self.models:
             model.begin_episode()
         steps = math.ceil(self.samples / self.global_batch)
-        for number in range(steps * self.data_parallel):
+        for list_number in range(steps * self.data_parallel):
             references = self.request_micro_batches()
             for model in self.models:
-                model.put(number, references)
+                model.put(list_number, references)
         running: list[Any] = []
         for model in self.models:
             for _ in range(steps):

@@ -42,7 +42,7 @@ class Profile:
 
     @property
     def recorder_share(self) -> float:
-        """Return the share of the time of the driver that recording took."""
+        """Return the share of the driver's time that recording took; what it took in workers is not in it."""
         recording = self.program.recording
         spent = [process.recorder.own_seconds for process in recording.drivers if process.recorder]
         return sum(spent) / max(1e-9, recording.end - recording.start)

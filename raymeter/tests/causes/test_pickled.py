@@ -55,6 +55,13 @@ def test_a_message_that_was_measured_before_the_first_step_counts():
     assert len(finding.savings) == 2 * 5
 
 
+def test_a_kind_that_saves_too_little_makes_room_for_one_that_was_not_measured():
+    little = replace(NOW, serialise=0.019)
+    finding = find(make_program(VIEW, alternatives={"as it is": NOW, "clones of views": little}))
+    assert (finding.cause, finding.savings) == ("tensors in the pickle", [])
+    assert finding.seconds > 0  # which its messages take
+
+
 def test_a_view_is_named_as_such_although_arrays_save_a_little_more():
     measured = {"as it is": NOW, "numpy arrays": FAST, "clones of views": LARGER}
     finding = find(make_program(VIEW, alternatives=measured))

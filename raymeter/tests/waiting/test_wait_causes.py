@@ -403,6 +403,23 @@ def test_tasks_whose_calls_were_only_counted_are_part_of_the_saving():
     assert abs(saved - whole) < 0.1 * whole
 
 
+def test_tasks_that_ray_has_forgotten_are_part_of_the_saving():
+    whole = seconds_in_tasks(make_small_calls(150))
+    program = make_small_calls(150)
+    calls_of_tasks = [call for call in program.recording.calls if call.event == "call"]
+    kept = {call.task for call in calls_of_tasks[::2]}
+    tasks = [task for task in program.recording.tasks if task.task in kept]
+    program.recording.tasks = tasks
+    assert abs(seconds_in_tasks(sample_calls(program, period=2)) - whole) < 0.01 * whole
+
+
+def seconds_in_tasks(program: Program) -> float:
+    """Return what fewer calls save of reading arguments and storing results."""
+    (finding,) = calls.find(program, make_steps(1.0))
+    around = [saving for saving in finding.savings if saving.part in ("deserialise", "store")]
+    return sum(saving.seconds for saving in around)
+
+
 def test_a_ray_get_of_more_objects_than_were_written_waits_for_all_of_them():
     program = make_small_calls(400)
     recording = program.recording

@@ -31,21 +31,33 @@ from dataflow.flows.catalogue import build_flow
     ("ref-queue --data-parallel 2", "--data-parallel is a flag of the trainer: give --sink trainer too"),
     ("ref-queue --relay-episodes 2", "--relay-episodes is a flag of the trainer: give --sink trainer too"),
     ("ref-queue --trainers 2", "--trainers is a flag of the trainer: give --sink trainer too"),
-    ("ref-queue --sink trainer --flow slime", "give --message fields, or one of ChatLearn's flows"),
-    ("ref-queue --sink trainer", "the flat messages of online-dpo cannot be cut into samples: give --message"),
+    ("ref-queue --sink trainer",
+     "--sink trainer: the results of online-dpo are flat, and cannot be cut into samples: give --message fields, or"),
+    ("ref-queue --sink trainer --flow slime", "the results of slime are flat, and cannot be cut into samples: give"),
+    ("ref-queue --sink trainer --flow chain --message fields",
+     "the results of chain-4 are flat, and cannot be cut into samples: give one of ChatLearn's flows"),
     ("ref-queue --train-micro-batch 4", "give --sink trainer too"),
-    ("ref-queue --flow ppo --message jagged --sink trainer", "jagged messages of ppo cannot be cut"),
+    ("ref-queue --flow ppo --message jagged --sink trainer", 
+     "--sink trainer: jagged messages of ppo cannot be cut into samples: give --message fields"),
     ("ref-queue --message fields --sink trainer --episode 4", "give --in-flight 4"),
     ("ref-queue --message fields --sink trainer --train-global-batch 4", "a multiple of --train-micro-batch 8"),
     ("ref-queue --message fields --sink trainer --train-global-batch 24 --data-parallel 2",
      "--train-global-batch 24: give a multiple of --train-micro-batch 8 times --data-parallel 2"),
     ("ref-queue --message fields --sink trainer --episode 4 --in-flight 4 --iterations 8 --relay-episodes 3",
-     "--iterations 8: --relay-episodes 3 needs 12 to fill the relay buffer"),
+     "--iterations 8: --relay-episodes 3 needs 12 to fill the relay buffer: give 12 or more iterations"),
     ("ref-queue --message fields --sink trainer --relay-episodes 2 --zero-copy --copy-out",
      "--relay-episodes: --copy-out reuses the memory of earlier episodes"),
 ])  # fmt: skip
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(no_gpu, flags, reason):
     assert reason in reject_options("store", "--transport", *flags.split())
+
+
+@pytest.mark.parametrize("fields", ["x int64 8kB, y int64 80B", "x int64 800008B"])
+def test_all_fields_of_a_trainers_results_have_as_many_samples_and_not_too_many(no_gpu, fields):
+    flags = ("--transport", "ref-queue", "--sink", "trainer", "--message", "fields")
+    error = reject_options("store", *flags, "--flow", f"a -> driver: {fields}")
+    assert "need equally many samples, at most 100000: change its messages, or give" in error
+    assert "give --message" not in error
 
 
 def test_dpo_is_a_flow_of_every_transport(make_plan):

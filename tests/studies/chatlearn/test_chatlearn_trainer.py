@@ -209,8 +209,8 @@ def test_the_micro_batches_of_the_trainer_are_stored_too(make_plan):
         problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), {}, range(2, 6))
         assert (problem is None) == is_expected
     relayed = make_plan("store", *flags, "--sink", "trainer", "--relay-episodes", "2")
-    assert relayed.added.store_bytes == 2 * plan.added.store_bytes
+    assert relayed.added.stored_bytes == 2 * plan.added.stored_bytes
     # The longest sample sets the length.
     uneven = make_plan("store", *flags, "--sink", "trainer", "--prompt-len", "uniform:10:100")
-    assert uneven.added.store_bytes > uneven.task_flow.edges_to("stream-dataset")[0].bytes
-    assert make_plan("store", *flags).added.store_bytes == 0
+    assert uneven.added.stored_bytes > uneven.task_flow.edges_to("stream-dataset")[0].bytes
+    assert make_plan("store", *flags).added.stored_bytes == 0

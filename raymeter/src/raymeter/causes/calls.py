@@ -27,7 +27,10 @@ COPY_BYTES_PER_SECOND = 4e9
 
 @dataclass
 class Line:
-    """The calls of one line, some of which may only have been counted. `factor` is how many there were per call."""
+    """The calls of one line, some of which may only have been counted.
+
+    `factor` is how many calls were made for each one in `calls`.
+    """
 
     event: str
     line: str
@@ -107,7 +110,7 @@ def sizes_of_messages(program: Program) -> dict[tuple[str, int], int]:
     return sizes
 
 
-def save_phases(task: Task, process: str, share: float) -> list[Saving]:
+def savings_of_phases(task: Task, process: str, share: float) -> list[Saving]:
     """Return a share of what a task takes before and after the user's function."""
     phases = {"deserialise": task.deserialise, "store": task.store}
     savings = []
@@ -120,7 +123,7 @@ def save_phases(task: Task, process: str, share: float) -> list[Saving]:
     return savings
 
 
-def save_gap(gap: Gap, process: str, share: float) -> Saving:
+def saving_of_gap(gap: Gap, process: str, share: float) -> Saving:
     """Return a share of what Ray takes to begin a task that was waiting."""
     phase = gap.start, gap.end
     seconds = share * gap.seconds
@@ -138,8 +141,6 @@ class Finder:
         self.gaps = {gap.task: gap for gap in find_gaps(program)}
         self.gets = gets_by_task(program)
         self.sizes = sizes_of_messages(program)
-        processes = program.recording.processes
-        self.names = {process.pid: process.process for process in processes}
 
     def find_lines(self) -> list[Line]:
         """Return the lines that submit tasks and methods, put objects, or get them one by one."""
@@ -216,7 +217,7 @@ class Finder:
         copy = self.bytes_of(call) / COPY_BYTES_PER_SECOND
         return max(0.0, call.seconds - call.own_seconds - copy)
 
-    def save_call(self, call: Call, factor: float) -> Saving:
+    def saving_of_call(self, call: Call, factor: float) -> Saving:
         """Return what a call takes itself, times a factor."""
         seconds = factor * self.own_seconds(call)
         return Saving(call.process, call.thread, call.start, seconds, "work")
@@ -227,7 +228,7 @@ class Finder:
         known = [time for time in times if time is not None]
         return max([call.start, *known])
 
-    def save_get(self, call: Call, factor: float) -> Saving:
+    def saving_of_get(self, call: Call, factor: float) -> Saving:
         """Return what a ray.get takes after its objects were ready, times a factor."""
         ready = self.ready_time(call)
         earliest = max(call.start, ready)
@@ -235,30 +236,28 @@ class Finder:
         work = max(0.0, call.end - begin - call.own_seconds)
         return Saving(call.process, call.thread, begin, factor * work, "work")
 
-    def save_task(self, task: Task, share: float) -> list[Saving]:
-        """Return what Ray takes to begin and to end a task, times a share."""
-        process = self.names.get(task.pid, "")
-        savings = save_phases(task, process, share)
-        gap = self.gaps.get(task.task)
-        if gap is not None:
-            savings.append(save_gap(gap, process, share))
-        return savings
+    def savings_of_submission(self, call: Call, share: float, factor: float) -> list[Saving]:
+        """Return a share of what a call takes, of what Ray takes for its task, and of each ray.get of its result.
 
-    def save_submission(self, call: Call, share: float, factor: float) -> list[Saving]:
-        """Return a share of what a call takes, what Ray takes for its task, and what each ray.get of its result takes.
-
-        `factor` is how many calls there were for each one that was written.
+        `factor` is how many calls were made for each recorded one. It counts for the call, and for reading the
+        arguments and storing the result of its task: Ray has forgotten the tasks of the others. The gap before the task
+        is as it was recorded, and may contain such tasks already. A ray.get of one object has the factor of its own
+        line, because it was counted apart; one of many objects is as it was recorded.
         """
         share_of_all = share * factor
-        savings = [self.save_call(call, share_of_all)]
+        savings = [self.saving_of_call(call, share_of_all)]
         task = self.program.tasks.get(call.task)
         if task is not None:
-            savings += self.save_task(task, share)
+            process = self.program.process_of(task)
+            savings += savings_of_phases(task, process, share_of_all)
+            gap = self.gaps.get(task.task)
+            if gap is not None:
+                savings.append(saving_of_gap(gap, process, share))
         for get in self.gets.get(call.task, []):
             get_share = share
             if get.count == 1:
                 get_share *= self.counts.factor("get", get.line)
-            savings.append(self.save_get(get, get_share))
+            savings.append(self.saving_of_get(get, get_share))
         return savings
 
     def make_call_finding(self, line: Line) -> Finding:
@@ -266,7 +265,7 @@ class Finder:
         share = self.saved_share(line)
         savings = []
         for call in line.calls:
-            savings += self.save_submission(call, share, line.factor)
+            savings += self.savings_of_submission(call, share, line.factor)
         what = f"small calls of {line.name}"
         change = (
             f"Give each call a batch of {batch} or more items, if they do not need each other's results: a call of Ray "
@@ -278,7 +277,7 @@ class Finder:
 
     def make_put_finding(self, line: Line) -> Finding:
         factor = self.saved_share(line) * line.factor
-        savings = [self.save_call(call, factor) for call in line.calls]
+        savings = [self.saving_of_call(call, factor) for call in line.calls]
         what = "calls of ray.put with small values"
         change = (
             "Put them together into one object (a list, a dict or an array), or pass small values as arguments "
@@ -288,7 +287,7 @@ class Finder:
 
     def make_get_finding(self, line: Line) -> Finding:
         factor = self.saved_share(line) * line.factor
-        savings = [self.save_get(call, factor) for call in line.calls]
+        savings = [self.saving_of_get(call, factor) for call in line.calls]
         what = "calls of ray.get with one reference"
         change = "Collect the references first, and call ray.get once with the list of them."
         return self.finish(line, savings, what, change)

@@ -74,11 +74,11 @@ def find_blocks(program: Program) -> list[Block]:
 
 def tasks_by_process(program: Program) -> dict[str, list[Task]]:
     """Return the tasks of each process."""
-    names = {process.pid: process.process for process in program.recording.processes}
     tasks: dict[str, list[Task]] = defaultdict(list)
     for task in program.tasks.values():
-        if task.type == "ACTOR_TASK" and task.pid in names:
-            tasks[names[task.pid]].append(task)
+        process = program.process_of(task)
+        if task.type == "ACTOR_TASK" and process:
+            tasks[process].append(task)
     return tasks
 
 

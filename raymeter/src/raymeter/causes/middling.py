@@ -7,7 +7,7 @@ Sources: reports such as Ascend/ray-ascend#55 and meta-pytorch/torchstore#113. C
 from collections import defaultdict
 from statistics import mean
 
-from raymeter.causes.calls import save_phases
+from raymeter.causes.calls import savings_of_phases
 from raymeter.causes.savings import total
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call
@@ -104,8 +104,6 @@ def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
 def save_messages(program: Program, group: Group) -> list[Saving]:
     """Return the time of the calls, and of their tasks around the user's function, that batches would not take."""
     share = 1 - 1 / BATCH
-    processes = program.recording.processes
-    names = {process.pid: process.process for process in processes}
     savings = []
     for message in group.messages:
         call = message.call
@@ -114,8 +112,8 @@ def save_messages(program: Program, group: Group) -> list[Saving]:
         savings.append(save_call(call, message, share))
         task = program.tasks.get(call.task)
         if task is not None:
-            process = names.get(task.pid, "")
-            savings += save_phases(task, process, share)
+            process = program.process_of(task)
+            savings += savings_of_phases(task, process, share)
     return savings
 
 

@@ -53,24 +53,29 @@ def find(program: Program, steps: Steps) -> list[Finding]:
 
 
 def examine(program: Program, steps: Steps, group: Group) -> Finding | None:
-    """Return the best finding of a group.
+    """Return the best finding of a group; None if no kind fits, or if each was measured and saves too little.
 
-    Of the kinds that fit and were measured, that is the first one which saves about as much as any: the kinds are in
-    an order from special to general. If none of those that fit was measured, the first one is named without a number.
+    Of the kinds that save enough, that is the first one which saves about as much as any: the kinds are in an order
+    from special to general. If none does, the first kind that was not measured is named, without savings.
     """
     measured = find_measured(group)
-    fitting = [kind for kind in KINDS if kind.fits(group)]
-    found = [make_finding(program, steps, group, kind, measured) for kind in fitting]
-    known = [finding for finding in found if finding is not None]
-    if known:
-        most = max(finding.seconds for finding in known)
-        return next(finding for finding in known if finding.seconds >= ENOUGH * most)
-    unknown = [kind for kind in fitting if kind.alternative not in measured]
-    if not unknown:
+    candidates = [kind for kind in KINDS if kind.fits(group)]
+    worthwhile = []
+    for kind in candidates:
+        finding = make_finding(program, steps, group, kind, measured)
+        if finding is not None:
+            worthwhile.append(finding)
+    if worthwhile:
+        most = max(finding.seconds for finding in worthwhile)
+        enough = ENOUGH * most
+        return next(finding for finding in worthwhile if finding.seconds >= enough)
+    unmeasured = [kind for kind in candidates if kind.alternative not in measured]
+    if not unmeasured:
         return None
-    finding = build_finding(steps, group, unknown[0], change_of(program, group, unknown[0]), [])
-    finding.seconds = group.seconds() / steps.count
-    return finding
+    first = unmeasured[0]
+    change = change_of(program, group, first)
+    taken_seconds = group.seconds() / steps.count  # by its messages: what can be saved is not known
+    return build_finding(group, first, change, [], taken_seconds)
 
 
 def find_measured(group: Group) -> dict[str, Alternative | None]:
@@ -106,7 +111,8 @@ def make_finding(
     change = change_of(program, group, kind)
     if other.share < 1:
         change += f" (Measured with {significant(100 * other.share, 2)} % of the items.)"
-    finding = build_finding(steps, group, kind, change, savings)
+    saved_seconds = total(savings) / steps.count
+    finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
         milliseconds = format_milliseconds(other.convert)
         finding.price = (
@@ -127,8 +133,9 @@ def copy_of(measured: Alternative) -> float:
 
 
 def build_finding(
-    steps: Steps, group: Group, kind: Kind, change: str, savings: list[Saving]
+    group: Group, kind: Kind, change: str, savings: list[Saving], seconds: float
 ) -> Finding:
+    """Return the finding of a kind; `seconds` are those per step that are lost to it."""
     own = own_pickling(group)
     line = group.line or (own.line if own else "")
     others = [own.line] if own and own.line != line else []
@@ -137,7 +144,7 @@ def build_finding(
         title=f"{describe_group(group)}: {kind.cause}",
         line=line,
         change=change,
-        seconds=total(savings) / steps.count,
+        seconds=seconds,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},

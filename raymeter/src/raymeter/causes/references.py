@@ -40,9 +40,6 @@ class Finder:
         for message in program.messages:
             sent = message.sent
             self.sizes[sent.process, sent.number] = sent.bytes
-        self.processes: dict[int, str] = {}
-        for process in program.recording.processes:
-            self.processes[process.pid] = process.process
 
     def find_in_calls(self) -> list[Finding]:
         """Return a finding for each line whose calls send many references and little else."""
@@ -103,7 +100,7 @@ class Finder:
             start, end = task.deserialise
             middle = (start + end) / 2
             seconds = end - start
-            process = self.processes.get(task.pid, "")
+            process = self.program.process_of(task)
             saving = Saving(process, 0, middle, seconds, "deserialise")
             savings.append(saving)
         return savings

@@ -63,12 +63,11 @@ class Changes:
 def times_of_other_methods(program: Program, messages: list[Message]) -> Changes:
     """Return when methods ran that return none of these messages."""
     returning = {message.sent.by for message in messages}
-    names = {process.pid: process.process for process in program.recording.processes}
     known = [task for task in program.tasks.values() if task.task in returning]
     own = {task.name for task in known}
     times: dict[str, list[Phase]] = defaultdict(list)
     for task in program.tasks.values():
         if task.name not in own and task.execute is not None:
-            process = names.get(task.pid, "")
+            process = program.process_of(task)
             times[process].append(task.execute)
     return Changes(times)

@@ -72,15 +72,14 @@ def make_finding(program: Program, steps: Steps, calls: list[Call], tasks: list[
     """
     per_step = len(tasks) / steps.count
     at_once = max(1.0, parallel_tasks(program, tasks, per_step))
-    processes = {process.pid: process.process for process in program.recording.processes}
     savings = []
     for task in tasks:
         assert task.execute is not None  # serial_tasks leaves others out
         start, end = task.execute
         seconds = (end - start) * (1 - 1 / at_once)
-        savings.append(
-            Saving(processes.get(task.pid, ""), 0, (start + end) / 2, seconds, "execute")
-        )
+        process = program.process_of(task)
+        saving = Saving(process, 0, (start + end) / 2, seconds, "execute")
+        savings.append(saving)
     waited = sum(call.seconds for call in calls) / steps.count
     name = tasks[0].name
     return Finding(

@@ -91,10 +91,14 @@ class Gap:
 
 def find_gaps(program: Program) -> list[Gap]:
     """Return what Ray took to begin tasks that were waiting."""
+    by_process: dict[str, list[Task]] = defaultdict(list)
+    for task in program.tasks.values():
+        process = program.process_of(task)
+        by_process[process].append(task)
     gaps: list[Gap] = []
-    for process in program.recording.processes:
-        own = [task for task in program.tasks.values() if task.pid == process.pid]
-        gaps += gaps_between(own, process.process)
+    for process, tasks in by_process.items():
+        if process:
+            gaps += gaps_between(tasks, process)
     gaps.sort(key=lambda gap: gap.start)
     return gaps
 

@@ -20,9 +20,8 @@ from .recorder import ALWAYS_SECONDS, Recorder
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
 DESCRIBED_FIRST = 3  # messages of a kind that are described, and then one of DESCRIBED_EVERY
 DESCRIBED_EVERY = 64
-VERIFIED_REPEATS = (
-    8  # of a content that was seen before: all bytes are summed, so that a change is noticed
-)
+# Of a content that was seen before, so often all bytes are summed, so that a change is noticed.
+VERIFIED_REPEATS = 8
 MAX_CONTENTS = 1_000  # that are remembered
 COMPARED_WITH_OTHERS = 4  # contents of a process that are compared with those of other processes
 MIN_PART_BYTES = 2**16  # of an array that is compared with earlier ones
@@ -621,7 +620,11 @@ def write_export(kind, begin, end, value, data):
 
 
 def describe_captured(value):
-    """Return name, type and pickled bytes of the variables that a function brings with it, the largest first."""
+    """Return name, type and pickled bytes of what a function brings with it, the largest first, at most MAX_CAPTURED.
+
+    For a function, those are the global variables that it uses, and the variables of the functions around it. For a
+    class, they are its attributes. Modules are left out.
+    """
     function = getattr(value, "__wrapped__", value)
     try:
         variables = inspect.getclosurevars(function)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
 from raymeter.profile.events import Call, Received, Run, Sent, Task
 from raymeter.profile.reader import Recording
+from raymeter.profile.workers import Workers
 
 Phase = tuple[float, float]  # start and end
 TaskKey = tuple[str, int]  # task, and bytes of the message
@@ -47,6 +48,14 @@ class Program:
     submissions: dict[str, Call]  # by the id of the task that was submitted
     calls: dict[tuple[str, int], Call]  # by process and number
     by_thread: dict[tuple[str, int], list[Call]] = field(default_factory=lambda: defaultdict(list))
+    workers: Workers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.workers = Workers(self.recording)
+
+    def process_of(self, task: Task) -> str:
+        """Return the name of the process in which a task ran; "" if it was not recorded."""
+        return self.workers.process_of(task)
 
     def call_at(self, process: str, thread: int, time: float) -> Call | None:
         """Return the last call that a thread had begun at a time, if it had not ended then."""
@@ -92,7 +101,7 @@ def join_stores(program: Program) -> None:
     Ray may show a phase of an async actor with another task of the actor, so only the time counts. Items of a
     generator have no such phase, and results of one task share theirs.
     """
-    by_process = find_stores(program.recording)
+    by_process = find_stores(program)
     sharing: dict[tuple[str, Phase], list[Message]] = defaultdict(list)
     for message in program.messages:
         if message.call is not None:
@@ -122,13 +131,12 @@ def phase_at(phases: list[Phase], sent: Sent) -> Phase | None:
     return phase
 
 
-def find_stores(recording: Recording) -> dict[str, list[Phase]]:
+def find_stores(program: Program) -> dict[str, list[Phase]]:
     """Return for each process when it stored results of tasks, in the order of time."""
-    names = {process.pid: process.process for process in recording.processes}
     phases: dict[str, list[Phase]] = defaultdict(list)
-    for task in recording.tasks:
-        process = names.get(task.pid)
-        if task.store is not None and process is not None:
+    for task in program.recording.tasks:
+        process = program.process_of(task)
+        if task.store is not None and process:
             start, end = task.store
             phases[process].append((start, end))
     for of_process in phases.values():
@@ -212,11 +220,11 @@ def find_waiting_arguments(program: Program) -> dict[ArgumentKey, list[Message]]
 
 def find_actors(program: Program) -> dict[str, str]:
     """Return the actor that lives in each process."""
-    by_pid = {task.pid: task.actor for task in program.tasks.values() if task.actor}
     actors = {}
-    for process in program.recording.processes:
-        if process.pid in by_pid:
-            actors[process.process] = by_pid[process.pid]
+    for task in program.tasks.values():
+        if task.actor:
+            process = program.process_of(task)
+            actors[process] = task.actor
     return actors
 
 

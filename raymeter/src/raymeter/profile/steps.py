@@ -19,10 +19,8 @@ from raymeter.profile.program import TASK_DIGITS, Program
 MIN_STEPS = 3
 MIN_COVERED = 0.4  # of the time of the program, by all steps together
 MIN_ALIKE = 0.9  # of the time of all steps, in steps that contain the same lines
-SLOW_START = (
-    1.5  # times the median: a first step that takes longer contains the start of the workers
-)
-
+# Times the median: a first step that takes longer contains the start of the workers.
+SLOW_START = 1.5
 SHORTEST_SECONDS = 1e-9
 LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/")
 
@@ -98,8 +96,8 @@ class Cut:
 def find_steps(program: Program, name: str | None = None) -> Steps:
     """Return the steps of a program, which is one step if no loop calls Ray.
 
-    `name` is a line such as "train.py:28", or a method or task, each call of which ends a step. Raise UserError if
-    nothing has this name.
+    `name` is a line such as "train.py:28", whose calls begin the steps, or else a method or task, whose ends end them.
+    Raise UserError if nothing has this name.
     """
     if name:
         return find_named_steps(program, name)

@@ -142,10 +142,9 @@ def span_of_call(call: Call) -> Span:
 
 def spans_of_tasks(program: Program) -> list[Span]:
     """Return a span for each task that ran in a known process, and for the phases before and after its code."""
-    processes = {process.pid: process.process for process in program.recording.processes}
     spans: list[Span] = []
     for task in program.tasks.values():
-        process = processes.get(task.pid)
+        process = program.process_of(task)
         if process and task.execute and task.type != "DRIVER_TASK":
             call = program.submissions.get(task.task)
             spans += spans_of_task(task, process, call)
@@ -201,7 +200,7 @@ def name_processes(program: Program) -> dict[str, str]:
     used: Counter[str] = Counter()
     processes = sorted(program.recording.processes, key=lambda process: process.role != DRIVER)
     for process in processes:
-        most = kinds[process.pid].most_common(1)
+        most = kinds[process.process].most_common(1)
         kind = most[0][0] if most else "worker"
         if process.role == DRIVER:
             kind = DRIVER
@@ -210,14 +209,14 @@ def name_processes(program: Program) -> dict[str, str]:
     return names
 
 
-def find_kinds(program: Program) -> dict[int, Counter[str]]:
-    """Return how often each process, by its pid, ran the methods of a class or a task."""
-    kinds: dict[int, Counter[str]] = defaultdict(Counter)
+def find_kinds(program: Program) -> dict[str, Counter[str]]:
+    """Return how often each process ran the methods of a class or a task."""
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
     for task in program.tasks.values():
-        kinds[task.pid][class_of(task.name)] += 1
-    pids = {process.process: process.pid for process in program.recording.processes}
+        process = program.process_of(task)
+        kinds[process][class_of(task.name)] += 1
     for sent in program.recording.sent:
-        kinds[pids.get(sent.process, 0)][class_of(sent.by_name)] += 1
+        kinds[sent.process][class_of(sent.by_name)] += 1
     return kinds
 
 

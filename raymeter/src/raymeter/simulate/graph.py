@@ -133,9 +133,6 @@ class Builder:
         self.graph = Graph(is_complete=bool(program.tasks))
         self.task_points: dict[str, TaskPoints] = {}
         self.fetches = {fetch.by: fetch for fetch in program.recording.fetches}
-        self.processes: dict[int, str] = {}
-        for process in program.recording.processes:
-            self.processes[process.pid] = process.process
 
     def add_points(self) -> None:
         graph = self.graph
@@ -241,7 +238,7 @@ class Builder:
         by_worker: dict[str, list[str]] = defaultdict(list)  # by actor or process
         for name, points in self.task_points.items():
             task = self.program.tasks[name]
-            process = self.processes.get(task.pid, "")
+            process = self.program.process_of(task)
             self.connect_phases(task, points, process)
             call = self.program.submissions.get(name)
             if call is not None:
@@ -336,7 +333,7 @@ class Builder:
             return {}
         return {
             "seconds": seconds,
-            "process": self.processes.get(task.pid, ""),
+            "process": self.program.process_of(task),
             "start": begin,
             "end": end,
             "part": "dispatch",
@@ -403,7 +400,7 @@ class Builder:
             if is_explained or not point.delay:
                 continue
             task = self.program.tasks[name]
-            process = self.processes.get(task.pid, "")
+            process = self.program.process_of(task)
             name_delay(point, process)
             first = point.edges[0]
             self.graph.argument_waits.append(first)
