@@ -103,3 +103,11 @@ def test_a_pipeline_that_is_never_empty_keeps_its_passes():
             objects = [f"{task_of(0, number - 1)}01000000"]
             builder.call("get", time + 0.002, 0.01, objects=objects, count=1, line=LINE)
     assert find_steps(builder.program()).count >= 28
+
+
+def test_a_program_without_steps_whose_threads_wait_for_each_other_is_never_said_to_move_nothing():
+    program = make_pool(others=SUBMISSIONS)
+    end = 1.0 + PASSES * PASS_SECONDS
+    moving = without_data(program, Steps("the program", [(1.0, end)]))
+    assert moving.is_upper_limit
+    assert moving.saved_seconds > 0.5 * PASSES * PASS_SECONDS
