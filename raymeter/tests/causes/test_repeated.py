@@ -3,6 +3,7 @@
 import pytest
 from made_programs import MIB, Builder
 from raymeter.causes import repeated
+from raymeter.profile.events import Received
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 
@@ -150,3 +151,38 @@ def test_results_are_the_same_until_another_method_of_the_actor_runs():
 ])  # fmt: skip
 def test_results_that_change_or_were_not_compared_are_not_the_same(is_same):
     assert not find(make_server(is_same))
+
+
+def make_methods(readers: list[str], read_seconds: float = 0.2, kind: str = "method") -> Program:
+    """Return a program that sends the same argument in each step, to a process of these."""
+    program = make_puts(
+        [{"content": 7, "is_same": True if step else None} for step in range(4)], event="call"
+    )
+    for step, (message, reader) in enumerate(zip(program.messages, readers, strict=True)):
+        message.call.kind = kind
+        received = Received(process=reader, start=step + 0.2, seconds=read_seconds)
+        message.received.append(received)
+    return program
+
+
+def test_an_actor_that_reads_the_same_argument_again_can_keep_it():
+    (finding,) = find(make_methods(["a", "b", "a", "b"]))
+    reading = [saving for saving in finding.savings if saving.part == "deserialise"]
+    assert [saving.process for saving in reading] == ["a", "b"]
+    assert "constructor" in finding.change
+    assert finding.price
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"readers": ["a", "b", "c", "d"]},  # each reads it once
+        {"readers": ["a"] * 4, "read_seconds": 0.0002},  # an array in the store
+        {"readers": ["a"] * 4, "kind": "task"},  # a task keeps nothing
+    ],
+)
+def test_reading_is_not_saved_where_nothing_can_be_kept(values):
+    (finding,) = find(make_methods(**values))
+    assert {saving.part for saving in finding.savings} == {"call"}
+    assert "ray.put" in finding.change
+    assert not finding.price

@@ -6,9 +6,9 @@ returning ray.put() ObjectRefs" in Ray's documentation of design patterns, and r
 
 from statistics import mean
 
-from raymeter.causes.savings import save_sending, save_sending_all, total
+from raymeter.causes.savings import save_reading, save_sending, save_sending_all, total
 from raymeter.causes.unchanged import find_unchanged, identity_of
-from raymeter.findings import Finding
+from raymeter.findings import Finding, Saving
 from raymeter.profile.groups import Group, group_messages, in_steps
 from raymeter.profile.program import Message, Program
 from raymeter.profile.steps import Steps
@@ -17,7 +17,15 @@ from raymeter.units import format_bytes, significant
 PartKey = tuple[str, int, int]  # process, bytes and sum of samples
 
 MIN_SHARE = 0.4  # of a message that was sent before
+MIN_READING_SHARE = (
+    0.3  # of sending and reading the same content again, from which on it is worth keeping it
+)
 CAUSE = "the same content is sent again"
+KEEP = (
+    "Give the value to each actor once, as an argument of its constructor (of a pool: of its initializer) or of a "
+    "method that keeps it, and send only what changes."
+)
+PRICE_OF_KEEPING = "the actors must not change the value that they keep."
 CHANGES = {
     "argument": "Call `ref = ray.put(value)` once, before the loop over the readers (or over the steps, while the "
     "value does not change), and pass `ref`.",
@@ -36,7 +44,8 @@ def find(program: Program, steps: Steps) -> list[Finding]:
         repeated |= {id(message) for message in found}
         repeats = in_steps(found, steps)
         if repeats:
-            findings.append(make_finding(program, steps, Group(repeats)))
+            reading = save_reading_again(group.messages, repeats)
+            findings.append(make_finding(program, steps, Group(repeats), reading))
     others = [message for message in program.messages if id(message) not in repeated]
     return findings + find_parts(program, steps, others)
 
@@ -63,6 +72,25 @@ def find_repeats(messages: list[Message]) -> list[Message]:
         seen.add(key)
         wholes.add(whole)
     return repeats
+
+
+def save_reading_again(messages: list[Message], repeats: list[Message]) -> list[Saving]:
+    """Return what actors save if they keep the content of arguments that they have read before.
+
+    ray.put alone saves no reading: an actor reads an argument in each call. That takes no time worth saving if it is
+    an array in the store.
+    """
+    counted = {id(message) for message in repeats}
+    seen: set[tuple[str, int]] = set()
+    savings: list[Saving] = []
+    for message in messages:
+        if message.call is None or message.call.kind != "method":
+            return []
+        before = [item for item in message.received if (item.process, message.sent.content) in seen]
+        if id(message) in counted:
+            savings += save_reading(Message(message.sent, message.call, before))
+        seen |= {(item.process, message.sent.content) for item in message.received}
+    return savings
 
 
 def find_parts(program: Program, steps: Steps, messages: list[Message]) -> list[Finding]:
@@ -125,18 +153,25 @@ def make_finding_of_parts(
     )
 
 
-def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
+def make_finding(program: Program, steps: Steps, group: Group, reading: list[Saving]) -> Finding:
     savings = save_sending_all(program, group.messages)
+    is_read_again = total(reading) >= MIN_READING_SHARE * (total(reading) + total(savings))
+    is_kept = bool(reading) and is_read_again
+    if is_kept:
+        savings += reading
     per_step = len(group.messages) / steps.count
     size = format_bytes(group.bytes)
     title = f"The same {size} are sent again {significant(per_step, 2)} times per step"
     if per_step > 1:
         title += f" ({group.type}, to {len(reader_processes(group))} processes)"
+    if is_kept:
+        title += ", and read again by the same actors"
     return Finding(
         cause=CAUSE,
         title=title,
         line=group.line,
-        change=CHANGES.get(group.how, CHANGES["argument"]),
+        change=KEEP if is_kept else CHANGES.get(group.how, CHANGES["argument"]),
+        price=PRICE_OF_KEEPING if is_kept else "",
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
 from raymeter.profile.events import Call, Received, Run, Sent, Task
+from raymeter.profile.helpers import join_helpers
 from raymeter.profile.reader import Recording
 from raymeter.profile.workers import Workers
 
@@ -78,6 +79,7 @@ def join(recording: Recording) -> Program:
     restored = restore_calls(recording)
     if restored:
         recording.calls = sorted([*recording.calls, *restored], key=lambda call: call.start)
+    join_helpers(recording)
     calls = {(call.process, call.number): call for call in recording.calls}
     messages = []
     for sent in recording.sent:

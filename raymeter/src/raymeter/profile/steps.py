@@ -4,16 +4,16 @@ The calls of one thread are a sequence of lines. A line that begins each pass of
 the same lines. The shortest such parts that cover most of the time are the steps.
 """
 
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 
 from raymeter.errors import UserError
 from raymeter.profile.events import Call
+from raymeter.profile.helpers import is_users
 from raymeter.profile.program import TASK_DIGITS, Program
 
 MIN_STEPS = 3
@@ -22,7 +22,6 @@ MIN_ALIKE = 0.9  # of the time of all steps, in steps that contain the same line
 # Times the median: a first step that takes longer contains the start of the workers.
 SLOW_START = 1.5
 SHORTEST_SECONDS = 1e-9
-LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/")
 
 Key = tuple[str, str]  # what is called, and the line
 Thread = tuple[str, int]  # process and thread
@@ -153,11 +152,6 @@ def group_by_thread(calls: Iterable[Call]) -> dict[Thread, list[Call]]:
     return threads
 
 
-def is_users(line: str) -> bool:
-    """Return whether a line is the user's. A thread of a library, such as one of Ray Data, has none."""
-    return bool(line) and not LIBRARY.search(line)
-
-
 def first_start(calls: Sequence[Call], default: float = 0.0) -> float:
     """Return the start of the first call that creates no actor, because actors are created before the loop."""
     for call in calls:
@@ -209,7 +203,8 @@ class Cutter:
             is_better = best is None or cut.is_finer_than(best)
             if is_better and not self.only_collects(cut):
                 best = cut
-        return best or finest
+        chosen = best or finest
+        return chosen and without_pipeline(chosen)
 
     def only_collects(self, cut: Cut) -> bool:
         """Return whether most waits of a typical pass are for tasks that are submitted outside of it."""
@@ -238,6 +233,38 @@ class Cutter:
         if task is None:
             return set()
         return self.submitting.get(task.name, set())
+
+
+def without_pipeline(cut: Cut) -> Cut:
+    """Return steps that begin when all results were taken, if one statement makes all calls of a pass.
+
+    Such a statement, as in `list(pool.map(...))`, submits a task for each that has ended. Where nothing is left to be
+    taken, it begins again.
+    """
+    lines = {line for _, line in cut.content}
+    if len(lines) > 1:
+        return cut
+    taken: set[str] = set()
+    for call in cut.calls:
+        taken.update(tasks_taken(call))
+    running: set[str] = set()
+    starts: list[float] = []
+    for call in cut.calls:
+        if call.task in taken:
+            if not running and call.line in lines:
+                starts.append(call.start)
+            running.add(call.task)
+        running.difference_update(tasks_taken(call))
+    if MIN_STEPS <= len(starts) < len(cut.starts):
+        return replace(cut, starts=starts)
+    return cut
+
+
+def tasks_taken(call: Call) -> list[str]:
+    """Return the tasks whose results a call takes."""
+    if call.event != "get":
+        return []
+    return [reference[:TASK_DIGITS] for reference in call.objects]
 
 
 def collapse(calls: Sequence[Call]) -> list[Call]:

@@ -8,13 +8,15 @@ Points are the starts and ends of calls of Ray and of the phases of tasks. An ed
 * objects that are ready, before the task that needs them, and before the end of the `ray.get` that waits for them;
   an item of a generator is ready when it was sent, and not at the end of its task;
 * the end of a task, before the next task of its actor or of its worker. If that one was waiting already, the time
-  between them is what Ray takes to begin a task.
+  between them is what Ray takes to begin a task;
+* the end of storing a result in an event loop, before the next task that was waiting: the loop runs nothing else
+  meanwhile.
 
 What a recording does not explain, such as the time until a worker is free, is the `delay` of a point. A replay can
 keep these delays, or leave them out to see how much of a step the graph explains.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -31,6 +33,7 @@ Lane = tuple[str, int, str]  # process, thread and task
 WAITING = ("get", "wait", "next")
 MAX_OVERLAPS = 256  # edges of one process that run at the same time
 MAX_DISPATCH_SECONDS = 0.01  # between two tasks, the second of which was waiting
+MIN_STORE_SECONDS = 0.001  # of a result, which keeps an event loop from other tasks
 CLOCK_SECONDS = 0.0005  # by which the clocks of two events may differ
 
 
@@ -247,8 +250,43 @@ class Builder:
                     self.connect_object(reference, points)
             worker = task.actor or f"{task.node} {task.pid}"
             by_worker[worker].append(name)
-        for names in by_worker.values():
+        loops = self.find_event_loops()
+        for worker, names in by_worker.items():
             self.connect_worker(names)
+            if worker in loops:
+                self.connect_event_loop(names)
+
+    def find_event_loops(self) -> set[str]:
+        """Return the actors that have coroutines among their methods."""
+        runs = self.program.recording.runs
+        tasks = self.program.tasks
+        names = {run.by for run in runs if run.has_event_loop}
+        return {tasks[name].actor for name in names if name in tasks}
+
+    def connect_event_loop(self, names: list[str]) -> None:
+        """Connect the storing of a result with the task that was waiting for the loop until it ended."""
+        storing = [name for name in names if self.store_seconds(name) >= MIN_STORE_SECONDS]
+        storing.sort(key=self.finish_of)
+        finishes = [self.finish_of(name) for name in storing]
+        for later in names:
+            begun = self.begin_of(later)
+            position = bisect_right(finishes, begun) - 1
+            if position < 0:
+                continue
+            earlier = storing[position]
+            work = self.dispatch_of(earlier, later)
+            if not work:
+                continue
+            finished = self.task_points[earlier].finished
+            start = self.task_points[later].start
+            self.graph.connect(finished, start, **work)
+
+    def store_seconds(self, task: str) -> float:
+        """Return how long the results of a task were stored."""
+        points = self.task_points[task]
+        start = self.graph.time_of(points.executed)
+        end = self.graph.time_of(points.finished)
+        return end - start
 
     def connect_submission(self, call: Call, task: str, points: TaskPoints) -> None:
         """A task begins after the call that submits it, or during it, because the call ends a little later."""

@@ -1,5 +1,7 @@
 """Compute the share of a step that would not be there if moving large messages took no time."""
 
+from collections import defaultdict
+
 from raymeter.causes.savings import save_reading, save_sending, total
 from raymeter.findings import Prediction, Saving
 from raymeter.profile.groups import in_steps
@@ -15,7 +17,8 @@ def without_data(program: Program, steps: Steps) -> Prediction:
 
     The difference is less than the work of moving them if other processes do that work while the step waits for
     something else. If the graph does not explain the step, all work in the thread of the step counts, and the
-    difference is an upper limit.
+    difference is an upper limit. The same is so for a whole program, whose threads may wait for each other without Ray:
+    then the work of the thread counts that moves most.
     """
     savings: list[Saving] = []
     for message in in_steps(program.messages, steps):
@@ -26,10 +29,23 @@ def without_data(program: Program, steps: Steps) -> Prediction:
     fits = explains(graph, steps)
     shorten(graph, savings)
     after = step_seconds(graph, replay(graph), steps)
-    if not fits:
+    is_limit = not fits
+    if steps.is_whole_program:
+        least = before - busiest_thread_seconds(savings)
+        is_limit = is_limit or least < after
+        after = min(after, least)
+    elif not fits:
         own = [saving for saving in savings if is_in_step(saving, steps)]
         after = min(after, before - total(own) / steps.count)
-    return Prediction(before, max(0.0, min(before, after)), is_upper_limit=not fits)
+    return Prediction(before, max(0.0, min(before, after)), is_upper_limit=is_limit)
+
+
+def busiest_thread_seconds(savings: list[Saving]) -> float:
+    """Return the time of the thread that sends and reads messages for the longest time."""
+    seconds: dict[tuple[str, int], float] = defaultdict(float)
+    for saving in savings:
+        seconds[saving.process, saving.thread] += saving.seconds
+    return max(seconds.values(), default=0.0)
 
 
 def is_in_step(saving: Saving, steps: Steps) -> bool:

@@ -1,0 +1,113 @@
+"""Steps and calls of loops inside of a library, which one line of the user's code has started."""
+
+from itertools import pairwise
+
+import pytest
+from made_programs import LINE, Builder
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps, find_steps
+from raymeter.simulate.without_data import without_data
+
+PASSES = 6
+PASS_SECONDS = 0.2
+SUBMISSIONS = 8
+THREAD = 1
+HELPER = 7
+HELPER_TASK = "e" * 48
+
+
+def task_of(step: int, number: int) -> str:
+    return f"{step:024x}{number:024x}"
+
+
+def make_pool(helper_line: str = "", others: int = 0) -> Program:
+    """Return a pool: a thread sends 8 messages of 20 ms in each pass, and another one waits for the results."""
+    builder = Builder()
+    for step in range(PASSES):
+        begin = 1.0 + PASS_SECONDS * step
+        for number in range(SUBMISSIONS):
+            start = begin + 0.02 * number
+            task = task_of(step, number)
+            call = builder.call(
+                "call", start, 0.019, kind="method", task=task, name="Pool.run", line=LINE
+            )
+            builder.send(call, start + 0.001, 0.01)
+            builder.task(task, "Pool.run", start + 0.019, 0.0005, actor="a")
+        for number in range(SUBMISSIONS):
+            start = begin + 0.165 + 0.002 * number
+            owner = task_of(step, number) if number >= others else f"{number:048x}"[::-1]
+            objects = [f"{owner}01000000"]
+            values = {
+                "objects": objects,
+                "count": 1,
+                "thread": HELPER,
+                "by": HELPER_TASK,
+                "line": helper_line,
+            }
+            builder.call("wait", start, 0.0005, ready=1, **values)
+            builder.call("get", start + 0.001, 0.0005, **values)
+    return builder.program()
+
+
+def lengths_of(steps: Steps) -> list[float]:
+    return [end - start for start, end in steps.times]
+
+
+def test_a_thread_that_waits_for_the_tasks_of_another_one_belongs_to_it():
+    program = make_pool()
+    assert {call.thread for call in program.recording.calls} == {THREAD}
+    steps = find_steps(program)
+    assert (steps.count, steps.line) == (PASSES, LINE)
+    moving = without_data(program, steps)
+    assert moving.saved_seconds > 0.7 * PASS_SECONDS
+
+
+@pytest.mark.parametrize("line", ["/made/train.py:90"])
+def test_a_thread_of_the_user_stays_one_of_its_own(line):
+    program = make_pool(line)
+    assert {call.thread for call in program.recording.calls} == {THREAD, HELPER}
+
+
+def test_calls_of_a_thread_that_were_joined_follow_each_other():
+    calls = make_pool().recording.calls
+    assert all(before.end <= after.start + 1e-9 for before, after in pairwise(calls))
+
+
+def test_a_statement_that_submits_a_task_for_each_that_has_ended_is_one_step():
+    builder = Builder()
+    time = 1.0
+    for step in range(PASSES):
+        for number in range(SUBMISSIONS + 2):
+            if number >= 2:
+                objects = [f"{task_of(step, number - 2)}01000000"]
+                builder.call("get", time, 0.01, objects=objects, count=1, line=LINE)
+                time += 0.011
+            if number < SUBMISSIONS:
+                task = task_of(step, number)
+                builder.call("call", time, 0.001, kind="method", task=task, name="A.run", line=LINE)
+                builder.task(task, "A.run", time + 0.001, 0.005, actor="a")
+                time += 0.002
+    steps = find_steps(builder.program())
+    assert steps.count == PASSES
+    assert max(lengths_of(steps)) < 1.2 * min(lengths_of(steps))
+
+
+def test_a_pipeline_that_is_never_empty_keeps_its_passes():
+    builder = Builder()
+    for number in range(30):
+        time = 1.0 + 0.02 * number
+        task = task_of(0, number)
+        builder.call("call", time, 0.001, kind="method", task=task, name="A.run", line=LINE)
+        builder.task(task, "A.run", time + 0.001, 0.005, actor="a")
+        if number:
+            objects = [f"{task_of(0, number - 1)}01000000"]
+            builder.call("get", time + 0.002, 0.01, objects=objects, count=1, line=LINE)
+    assert find_steps(builder.program()).count >= 28
+
+
+def test_a_program_without_steps_whose_threads_wait_for_each_other_is_never_said_to_move_nothing():
+    program = make_pool(others=SUBMISSIONS)
+    end = 1.0 + PASSES * PASS_SECONDS
+    moving = without_data(program, Steps("the program", [(1.0, end)]))
+    assert moving.is_upper_limit
+    assert moving.saved_seconds > 0.5 * PASSES * PASS_SECONDS
