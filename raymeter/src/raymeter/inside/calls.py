@@ -229,6 +229,9 @@ def write_call(event, name, scope):
     event["thread"] = threading.get_ident()
     event["line"] = line
     event["function"] = function
+    graph_function = ray_internals.graph_function()
+    if graph_function:
+        event["graph_function"] = graph_function
     recorder.write(event)
 
 
@@ -237,9 +240,10 @@ def hexadecimal(references):
     return [item.hex() for item in references[:MAX_REFERENCES] if hasattr(item, "hex")]
 
 
-def record_get(event, scope, args, _, __):
+def record_get(event, scope, args, _, result):
     references = args[1]
     event["event"] = "get"
+    event["has_failed"] = result is None
     event["objects"] = hexadecimal(references)
     event["count"] = len(references)
     event["deserialise_seconds"] = scope.deserialise_seconds

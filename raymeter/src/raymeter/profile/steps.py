@@ -1,7 +1,8 @@
 """Find the steps of a program: the times of its main loop, judged by the lines that call Ray again and again.
 
 The calls of one thread are a sequence of lines. A line that begins each pass of a loop cuts it into parts that contain
-the same lines. The shortest such parts that cover most of the time are the steps.
+the same lines. The shortest such parts that cover most of the time are the steps. Calls with which Ray makes or ends a
+compiled graph are left out: they are many for one line of the user, and wait in loops of their own.
 """
 
 import re
@@ -104,7 +105,7 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
     if name:
         return find_named_steps(program, name)
     recording = program.recording
-    own = [call for call in recording.calls if is_users(call.line)]
+    own = [call for call in recording.calls if is_users(call.line) and not call.graph_function]
     threads = group_by_thread(own) or group_by_thread(recording.calls)
     cuts = find_cuts(program, threads)
     if cuts:
@@ -310,7 +311,8 @@ def find_named_steps(program: Program, name: str) -> Steps:
     """Return the steps that begin with a line or end with a method of this name."""
     calls = [call for call in program.recording.calls if call.line.endswith(name)]
     if calls:
-        starts = [call.start for call in collapse(calls)]
+        first = key_of(calls[0])
+        starts = [call.start for call in collapse(calls) if key_of(call) == first]
         last = calls[-1]
         bounds = [*starts, last.end]
         times = list(pairwise(bounds))
