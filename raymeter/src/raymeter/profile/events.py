@@ -38,6 +38,7 @@ class RecorderCost:
     end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
     events: int = 0
+    has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
     period: int = 1  # of short calls with small messages, one of so many is written
     counted: list["CountedLine"] = field(default_factory=list)
 
