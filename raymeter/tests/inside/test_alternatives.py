@@ -89,6 +89,20 @@ def test_rows_of_numbers_of_different_lengths_are_measured_as_flat_arrays(make):
     assert measured["columns"]["inband_bytes"] < measured["as it is"]["inband_bytes"] / 10
 
 
+def test_no_conversion_looks_at_each_number_of_rows(monkeypatch):
+    looks = []
+    original = conversions.replace_parts
+
+    def count(value, replace_part):
+        looks.append(type(value))
+        return original(value, replace_part)
+
+    monkeypatch.setattr(conversions, "replace_parts", count)
+    value = {"rows": [list(range(100))] * 50, "labels": {"a": 1, "b": 2}}
+    assert conversions.to_contiguous(value) is value
+    assert int not in looks and looks.count(list) == 51
+
+
 def test_flat_arrays_hold_what_the_rows_did():
     rows = [[0.5] * (number % 3) for number in range(300)]
     made = conversions.columns(rows)
