@@ -81,7 +81,7 @@ def test_a_get_that_raises_an_error_has_failed(monkeypatch, result, has_failed):
     monkeypatch.setattr(calls, "write_call", lambda *_: None)
     event = {}
     calls.record_get(event, SimpleNamespace(deserialise_seconds=0.0), (None, []), {}, result)
-    assert event["has_failed"] is has_failed
+    assert event.get("has_failed", False) is has_failed
 
 
 @pytest.mark.parametrize(("name", "expected"), [("teardown", "teardown"), ("execute", "")])

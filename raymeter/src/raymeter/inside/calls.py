@@ -245,7 +245,8 @@ def hexadecimal(references):
 def record_get(event, scope, args, _, result):
     references = args[1]
     event["event"] = "get"
-    event["has_failed"] = result is None
+    if result is None:
+        event["has_failed"] = True
     event["objects"] = hexadecimal(references)
     event["count"] = len(references)
     event["deserialise_seconds"] = scope.deserialise_seconds
