@@ -78,6 +78,7 @@ class Cut:
     key: Key
     calls: Sequence[Call]
     starts: list[float]
+    end: float  # of the last step
     content: frozenset[Key]  # the lines of most passes
     alike: float  # share of the time in steps that contain the same lines
     covered: float  # share of the time of the program
@@ -272,9 +273,9 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     A pass that does more than the others, such as an evaluation, is like them if it contains the same lines, too.
     One that is rare is not typical, however long it takes: Ray may be started again in it.
     """
-    parts = split_at(calls, key)
+    parts, last_end = without_what_follows(split_at(calls, key), end)
     starts = [part[0].start for part in parts]
-    ends = [*starts[1:], end]
+    ends = [*starts[1:], last_end]
     seconds: dict[frozenset[Key], float] = defaultdict(float)
     counts: Counter[frozenset[Key]] = Counter()
     for part, part_start, part_end in zip(parts, starts, ends, strict=True):
@@ -288,13 +289,41 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     like_typical = [known for content, known in seconds.items() if content >= typical]
     alike = sum(like_typical) / total
     covered = total / whole
-    return Cut(key, calls, starts, typical, alike, covered)
+    return Cut(key, calls, starts, last_end, typical, alike, covered)
+
+
+def without_what_follows(parts: list[list[Call]], end: float) -> tuple[list[list[Call]], float]:
+    """Return the parts, and when the last one ends: without another loop that follows, if it takes longer.
+
+    So a loop that sets up workers is no loop of steps because the whole rest of the program follows its last pass.
+    """
+    *passes, last = parts
+    begin = parts[0][0].start
+    last_start = last[0].start
+    known: set[Key] = set()
+    for part in passes:
+        known.update(map(key_of, part))
+    first = first_of_others(last, known)
+    following = Counter(map(key_of, last[first:]))
+    is_short = end - last_start <= last_start - begin
+    is_loop = max(following.values(), default=0) >= MIN_STEPS
+    if is_short or not is_loop:
+        return parts, end
+    passes.append(last[:first])
+    return passes, last[first].start
+
+
+def first_of_others(calls: list[Call], known: set[Key]) -> int:
+    """Return the position of the first call that is not known; that of the end if all are."""
+    for position, call in enumerate(calls):
+        if key_of(call) not in known:
+            return position
+    return len(calls)
 
 
 def make_steps(cut: Cut) -> Steps:
     """Return the steps of a cut. A slow first step is left out: it contains the start of workers."""
-    last = cut.calls[-1]
-    bounds = [*cut.starts, last.end]
+    bounds = [*cut.starts, cut.end]
     times = list(pairwise(bounds))
     lengths = [end - start for start, end in times]
     slow = SLOW_START * median(lengths)
