@@ -76,6 +76,45 @@ def test_a_slice_of_a_table_is_sent_without_the_rows_behind_it():
     assert describe.describe(table)[0]["columns"] == 1
 
 
+@pytest.mark.parametrize("make", [
+    lambda rows: {"tokens": rows, "step": 1},
+    lambda rows: [{"tokens": row, "reward": 0.5} for row in rows],
+    lambda rows: rows,
+    lambda rows: [row[:20] for row in rows],
+])  # fmt: skip
+def test_rows_of_numbers_of_different_lengths_are_measured_as_flat_arrays(make):
+    rows = [[1000 * number + item for item in range(100 + number % 50)] for number in range(400)]
+    measured = measure(make(rows))
+    assert measured["columns"]["buffers"] > 0
+    assert measured["columns"]["inband_bytes"] < measured["as it is"]["inband_bytes"] / 10
+
+
+def test_no_conversion_looks_at_each_number_of_rows(monkeypatch):
+    looks = []
+    original = conversions.replace_parts
+
+    def count(value, replace_part):
+        looks.append(type(value))
+        return original(value, replace_part)
+
+    monkeypatch.setattr(conversions, "replace_parts", count)
+    value = {"rows": [list(range(100))] * 50, "labels": {"a": 1, "b": 2}}
+    assert conversions.to_contiguous(value) is value
+    assert int not in looks and looks.count(list) == 51
+
+
+def test_flat_arrays_hold_what_the_rows_did():
+    rows = [[0.5] * (number % 3) for number in range(300)]
+    made = conversions.columns(rows)
+    ends = np.cumsum(made["lengths"])[:-1]
+    assert [part.tolist() for part in np.split(made["numbers"], ends)] == rows
+
+
+@pytest.mark.parametrize("rows", [[[]] * 300, [[1, "a"]] * 300 + [[1]], [[[1], 2]] * 300 + [[1]]])
+def test_rows_that_are_no_numbers_do_not_become_a_flat_array(rows):
+    assert conversions.columns(rows) is rows
+
+
 def test_a_table_of_many_chunks_is_measured_with_one():
     table = pa.table({"value": pa.chunked_array(np.arange(100_000.0).reshape(500, 200))})
     measured = measure({"table": table})

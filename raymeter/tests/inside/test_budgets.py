@@ -16,6 +16,29 @@ def made_recorder(tmp_path, monkeypatch):
     made.close()
 
 
+def read_events(folder) -> list[str]:
+    [path] = folder.glob("*.jsonl")
+    return path.read_text().splitlines()
+
+
+def test_a_driver_writes_what_waits_although_nothing_follows(made_recorder, tmp_path):
+    made_recorder.start_flushing()
+    made_recorder.write({"event": "get"})
+    end = time.monotonic() + 20
+    while time.monotonic() < end and '{"event":"get"}' not in read_events(tmp_path):
+        time.sleep(0.05)
+    events = read_events(tmp_path)
+    assert '{"event":"get"}' in events and '"has_ended":false' in events[-1]
+    made_recorder.end()
+    assert '"has_ended":true' in read_events(tmp_path)[-1]
+
+
+def test_after_a_line_that_was_not_written_recording_ends(made_recorder):
+    made_recorder.has_failed = True
+    with pytest.raises(OSError):
+        made_recorder.flush()
+
+
 def measure(value, seconds: float) -> dict:
     event = {"bytes": 2**20, "seconds": seconds}
     calls.add_alternatives(event, "kind", value)

@@ -59,6 +59,13 @@ def test_spilled_bytes_are_said_with_their_time() -> None:
     )
 
 
+def test_objects_in_files_are_named_if_the_store_is_filled_to_more_than_it_has() -> None:
+    program = made_up.with_store(made_up.recording(), 200 * MB)
+    program.recording.stores[-1].fallback = 100 * MB
+    text = " ".join(render(program).split())
+    assert "of which 95.4 MiB were in files, because it was full; nothing was spilled." in text
+
+
 def test_the_memory_of_all_processes_is_their_sum_at_one_time() -> None:
     samples = [
         Sample(1.0, 1, "python", 300 * 2**20, 100 * 2**20),

@@ -17,7 +17,7 @@ from made_programs import (
 )
 from raymeter.findings import Advice, Prediction
 from raymeter.profile.steps import Steps
-from raymeter.report import terminal
+from raymeter.report import summary, terminal
 from raymeter.report.words import name_place, relative
 
 LONG_FOLDER = "/made/a/b/" + "very-long-name-" * 8
@@ -170,6 +170,24 @@ def test_it_says_if_the_driver_was_killed_or_calls_were_not_timed():
     assert "counted all short calls, and timed one in 8." in text
     complete = join_words(terminal.render(make_loop_profile(make_finding())))
     assert "killed" not in complete and "short calls" not in complete
+
+
+def test_a_program_that_was_killed_gets_no_all_clear():
+    profile = make_loop_profile(send=0.002)
+    profile.program.recording.processes[0].recorder.has_ended = False
+    text = join_words(terminal.render(profile))
+    assert "not your problem" not in text and "no all-clear: the program was killed" in text
+    assert "its last calls and the times of tasks are missing" in text
+    assert summary.summarise(profile)["is_no_problem"] is False
+
+
+def test_of_a_program_that_was_killed_before_its_first_step_nothing_is_known():
+    steps = Steps("the program", [(1.0, 1.6)])
+    profile = make_profile(make_loop(send=0.0001), steps)
+    profile.program.recording.processes[0].recorder = None
+    text = join_words(terminal.render(profile))
+    assert text.startswith("No step of this program is known: it was killed")
+    assert "not your problem" not in text
 
 
 def test_the_folder_of_the_profile_is_named_once():

@@ -105,6 +105,60 @@ def test_a_thread_of_a_library_is_not_the_loop_of_the_program():
     assert (steps.count, steps.line) == (PASSES, "/made/a.py:1")
 
 
+def test_ending_a_compiled_graph_is_one_call_of_the_user():
+    driver = Driver()
+    for number in range(8):
+        driver.call(1, "setup", number)
+        driver.wait("get", 1, "setup", number)
+    calls = driver.builder.recording.calls
+    for _ in range(PASSES):
+        driver.add("channel", 3, 0.001)
+        driver.add("get", 3, 0.05)
+        driver.add("get", 3, 0.05)
+    for number in range(40):
+        driver.call(4, "cancel", number)
+        driver.wait("get", 4, "cancel", number)
+    for call in calls:
+        if call.line != "/made/a.py:3":
+            call.graph_function = "teardown"
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (PASSES, "/made/a.py:3")
+    assert max(end - start for start, end in steps.times) < 0.2
+
+
+def test_a_loop_that_sets_up_workers_is_none_of_steps():
+    driver = Driver()
+    for number in range(8):
+        driver.call(1, "setup", number)
+        driver.wait("get", 2, "setup", number)
+    for number in range(6):
+        driver.call(3, "train", number)
+        driver.add("wait", 4, 0.3)
+        driver.wait("get", 5, "train", number)
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (6, "/made/a.py:3")
+
+
+def test_an_evaluation_in_the_last_pass_does_not_end_the_loop():
+    driver = Driver()
+    for number in range(5):
+        driver.call(1, "train", number)
+        if number == 4:
+            driver.call(5, "evaluate", number)
+            driver.wait("get", 6, "evaluate", number)
+        driver.wait("get", 2, "train", number)
+    steps = driver.steps()
+    assert (steps.count, steps.line) == (5, "/made/a.py:1")
+
+
+def test_a_named_line_with_several_calls_begins_one_step_with_them():
+    driver = Driver()
+    for number in range(PASSES):
+        driver.call(1, "train", number)
+        driver.wait("get", 1, "train", number)
+    assert find_steps(driver.builder.program(), "a.py:1").count == PASSES
+
+
 def test_a_program_that_is_a_library_has_steps():
     driver = Driver()
     for _ in range(PASSES):

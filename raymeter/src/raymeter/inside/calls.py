@@ -101,6 +101,8 @@ def install():
     os.register_at_fork(after_in_child=forget)
     atexit.register(read_tasks_once)  # before Ray's own shutdown, which was registered earlier
     sample_memory()
+    if not ray_internals.is_worker():
+        recorder.start_flushing()
 
 
 def sample_memory():
@@ -228,6 +230,9 @@ def write_call(event, name, scope):
     event["thread"] = threading.get_ident()
     event["line"] = line
     event["function"] = function
+    graph_function = ray_internals.graph_function()
+    if graph_function:
+        event["graph_function"] = graph_function
     recorder.write(event)
 
 
@@ -236,9 +241,11 @@ def hexadecimal(references):
     return [item.hex() for item in references[:MAX_REFERENCES] if hasattr(item, "hex")]
 
 
-def record_get(event, scope, args, _, __):
+def record_get(event, scope, args, _, result):
     references = args[1]
     event["event"] = "get"
+    if result is None:
+        event["has_failed"] = True
     event["objects"] = hexadecimal(references)
     event["count"] = len(references)
     event["deserialise_seconds"] = scope.deserialise_seconds

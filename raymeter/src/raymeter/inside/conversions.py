@@ -1,6 +1,7 @@
 """Make a message of another kind with the same content: arrays in the place of lists, tables in the place of rows."""
 
 import sys
+from itertools import chain
 
 from . import describe
 
@@ -23,6 +24,8 @@ def replace_parts(value, replace_part):
     other = replace_part(value)
     if other is not value:
         return other
+    if has_only_simple(value):
+        return value
     if type(value) is dict:
         changed = {key: replace_parts(item, replace_part) for key, item in value.items()}
         is_changed = any(changed[key] is not value[key] for key in value)
@@ -34,6 +37,14 @@ def replace_parts(value, replace_part):
     if is_plain_object(value):
         return replace_attributes(value, replace_part)
     return value
+
+
+def has_only_simple(value):
+    """Return whether all items of a container stay as they are, which takes much less time than to look at each."""
+    kind = type(value)
+    if kind is dict:
+        return SIMPLE.issuperset(map(type, value.values()))
+    return kind in (list, tuple) and SIMPLE.issuperset(map(type, value))
 
 
 def is_plain_object(value):
@@ -269,7 +280,8 @@ def one_column(value):
 def columns(value):
     """Return the message with a column for each field in the place of many rows, and arrays in place of strings.
 
-    Rows are dicts with the same keys, tuples of one length, or objects of one class. Anything else stays as it is.
+    Rows are dicts with the same keys, tuples of one length, objects of one class, or lists of numbers of any length.
+    Anything else stays as it is.
     """
     return replace_parts(value, to_columns)
 
@@ -324,6 +336,8 @@ def make_column(items, default):
         return string_column(items)
     if kind in describe.NUMBERS:
         return sys.modules["numpy"].asarray(items)
+    if kind is list and are_numbers(items):
+        return flat_column(items)
     fields = row_fields(first)
     if not fields or any(row_fields(item) != fields for item in items):
         return default
@@ -332,6 +346,20 @@ def make_column(items, default):
         values = [row_values(item)[name] for item in items]
         made[name] = make_column(values, values)
     return made
+
+
+def are_numbers(rows):
+    """Return whether rows hold numbers only, and at least one."""
+    kinds = set(map(type, chain.from_iterable(rows)))
+    return bool(kinds) and kinds <= set(describe.NUMBERS)
+
+
+def flat_column(rows):
+    """Return the numbers of rows of any length as one array, and another one of the lengths."""
+    numpy = sys.modules["numpy"]
+    lengths = numpy.fromiter(map(len, rows), numpy.int64, len(rows))
+    numbers = list(chain.from_iterable(rows))
+    return {"numbers": numpy.asarray(numbers), "lengths": lengths}
 
 
 def string_column(items):

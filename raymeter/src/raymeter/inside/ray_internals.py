@@ -54,6 +54,11 @@ FIND_FUNCTION = "ray._private.function_manager:FunctionActorManager.get_executio
 COMPILED_LOOP = "__ray_call__"
 COMPILED_FRAMES = ("exec_operation", "_write", "_read", "_compute")
 
+# Functions that make or end a compiled graph, with many calls of Ray, some of them in a loop that waits.
+GRAPH_MODULE = "ray.dag.compiled_dag_node"
+GRAPH_FOLDER = os.path.join(FOLDER, "dag") + os.sep
+GRAPH_FUNCTIONS = ("experimental_compile", "_get_or_compile", "teardown")
+
 # Module attributes that are replaced by functions that call them: what a pickle and its buffers contain.
 PICKLE_MODULE = "ray._private.serialization:pickle"
 MESSAGE_PACK_OBJECT = "ray._private.serialization:MessagePackSerializedObject"
@@ -119,6 +124,19 @@ def compiled_method() -> str:
         if frame.f_code.co_name in COMPILED_FRAMES:
             task = frame.f_locals.get("self")
             return getattr(task, "method_name", "")
+        frame = frame.f_back
+    return ""
+
+
+def graph_function() -> str:
+    """Return the function with which the user makes or ends a compiled graph, if this thread is in it; else ""."""
+    if GRAPH_MODULE not in sys.modules:
+        return ""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in GRAPH_FUNCTIONS and code.co_filename.startswith(GRAPH_FOLDER):
+            return code.co_name
         frame = frame.f_back
     return ""
 

@@ -1,8 +1,8 @@
 """Write what happens in this process, as lines of JSON in one file per process.
 
 Every line has "event": what it describes, as raymeter.profile.events explains field by field. Lines wait in memory
-for at most FLUSH_SECONDS, because writing each one would cost more than many calls of Ray. No value of a message is
-ever written.
+for at most FLUSH_SECONDS, because writing each one would cost more than many calls of Ray. In a driver, a thread writes
+those that wait, so that a driver that is killed has its steps. No value of a message is ever written.
 
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
 of the time that has passed, they are sampled: the others are counted by line, with their seconds.
@@ -18,6 +18,8 @@ import time
 from . import ray_internals
 
 FLUSH_SECONDS = 0.5
+DRIVER_FLUSH_SECONDS = 0.2  # by the thread
+JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
 ALWAYS_SECONDS = 0.001  # of a call that is always written
@@ -103,6 +105,9 @@ class Recorder:
         self.counters = {}
         self.of_lines = {}  # function that records, line and function of the user -> the last counter
         self.has_failed = False
+        self.has_ended = False
+        self.ending = threading.Event()
+        self.thread = None
         os.makedirs(folder, 0o700, exist_ok=True)
         self.process = f"{os.uname().nodename}-{os.getpid()}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -125,7 +130,23 @@ class Recorder:
             }
         )
         self.flush()
-        atexit.register(self.close)
+        atexit.register(self.end)
+
+    def start_flushing(self):
+        """Write the lines that wait again and again, in a thread."""
+        self.thread = threading.Thread(
+            target=self.flush_regularly, name="raymeter-flush", daemon=True
+        )
+        self.thread.start()
+
+    def flush_regularly(self):
+        while not self.ending.wait(DRIVER_FLUSH_SECONDS):
+            if not self.lines:
+                continue
+            try:
+                self.flush()
+            except OSError:
+                return  # the next call ends recording
 
     def number(self):
         """Return a number that no other event of this process has."""
@@ -143,9 +164,11 @@ class Recorder:
 
     def flush(self):
         """Write the events that wait, and what the recorder has cost so far."""
+        if self.has_failed:
+            raise OSError("an earlier line was not written")
         with self.lock:
-            waiting = self.lines
-            self.lines = []
+            waiting = self.lines[:]
+            del self.lines[: len(waiting)]  # other threads add lines meanwhile
         self.last_flush = now()
         if waiting:
             waiting.append(self.describe_itself())
@@ -176,18 +199,28 @@ class Recorder:
             "written_bytes": self.written_bytes,
             "events": self.events,
             "period": self.period,
+            "has_ended": self.has_ended,
             "counted": counted,
         }
 
-    def close(self):
+    def end(self):
         """Write everything; the interpreter ends."""
+        self.ending.set()
+        if self.thread is not None:
+            self.thread.join(JOIN_SECONDS)
+        self.close()
+
+    def close(self):
+        """Write everything; the driver has left the cluster, or the interpreter ends."""
         if self.has_failed:
             return  # the file may end with a part of a line
+        self.has_ended = True
         try:
             self.lines.append(self.describe_itself())
             self.flush()
         except OSError:
             pass  # a full disk: what was written before is shown
+        self.has_ended = False  # if the program goes on
 
     def enter(self):
         """Begin a call of Ray in this thread, and return its scope."""

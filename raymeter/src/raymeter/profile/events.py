@@ -38,6 +38,7 @@ class RecorderCost:
     end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
     events: int = 0
+    has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
     period: int = 1  # of short calls with small messages, one of so many is written
     counted: list["CountedLine"] = field(default_factory=list)
 
@@ -77,12 +78,14 @@ class Call:
     thread: int = 0
     line: str = ""
     function: str = ""
+    graph_function: str = ""  # of Ray, which made or ended a compiled graph with this call
     # Of a submission
     kind: str = ""  # "task", "method" or "actor"
     task: str = ""  # that was submitted
     actor: str = ""
     references: list[str] = field(default_factory=list)  # objects that are arguments themselves
     # Of get, wait and next
+    has_failed: bool = False  # a get that has raised an error, such as that its time is over
     objects: list[str] = field(default_factory=list)  # at most 256 of them; of wait, those ready
     count: int = 0
     deserialise_seconds: float = 0.0  # of large messages

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 
+from raymeter.profile.channels import join_polls
 from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
 from raymeter.profile.events import Call, Received, Run, Sent, Task
 from raymeter.profile.helpers import join_helpers
@@ -76,6 +77,7 @@ class Program:
 def join(recording: Recording) -> Program:
     """Return the program of a recording."""
     complete_objects(recording)
+    recording.calls = join_polls(recording.calls)
     restored = restore_calls(recording)
     if restored:
         recording.calls = sorted([*recording.calls, *restored], key=lambda call: call.start)

@@ -55,6 +55,12 @@ class Recording:
         return [process for process in self.processes if process.role == "driver"]
 
     @property
+    def was_killed(self) -> bool:
+        """Return whether a driver has not written its end."""
+        costs = [process.recorder for process in self.drivers]
+        return any(cost is None or not cost.has_ended for cost in costs)
+
+    @property
     def start(self) -> float:
         return min(process.start for process in self.processes)
 

@@ -1,7 +1,8 @@
 """Find the steps of a program: the times of its main loop, judged by the lines that call Ray again and again.
 
 The calls of one thread are a sequence of lines. A line that begins each pass of a loop cuts it into parts that contain
-the same lines. The shortest such parts that cover most of the time are the steps.
+the same lines. The shortest such parts that cover most of the time are the steps. Calls with which Ray makes or ends a
+compiled graph are left out: they are many for one line of the user, and wait in loops of their own.
 """
 
 from bisect import bisect_right
@@ -74,6 +75,7 @@ class Cut:
     key: Key
     calls: Sequence[Call]
     starts: list[float]
+    end: float  # of the last step
     content: frozenset[Key]  # the lines of most passes
     alike: float  # share of the time in steps that contain the same lines
     covered: float  # share of the time of the program
@@ -101,7 +103,7 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
     if name:
         return find_named_steps(program, name)
     recording = program.recording
-    own = [call for call in recording.calls if is_users(call.line)]
+    own = [call for call in recording.calls if is_users(call.line) and not call.graph_function]
     threads = group_by_thread(own) or group_by_thread(recording.calls)
     cuts = find_cuts(program, threads)
     if cuts:
@@ -296,9 +298,9 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     A pass that does more than the others, such as an evaluation, is like them if it contains the same lines, too.
     One that is rare is not typical, however long it takes: Ray may be started again in it.
     """
-    parts = split_at(calls, key)
+    parts, last_end = without_what_follows(split_at(calls, key), end)
     starts = [part[0].start for part in parts]
-    ends = [*starts[1:], end]
+    ends = [*starts[1:], last_end]
     seconds: dict[frozenset[Key], float] = defaultdict(float)
     counts: Counter[frozenset[Key]] = Counter()
     for part, part_start, part_end in zip(parts, starts, ends, strict=True):
@@ -312,13 +314,41 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     like_typical = [known for content, known in seconds.items() if content >= typical]
     alike = sum(like_typical) / total
     covered = total / whole
-    return Cut(key, calls, starts, typical, alike, covered)
+    return Cut(key, calls, starts, last_end, typical, alike, covered)
+
+
+def without_what_follows(parts: list[list[Call]], end: float) -> tuple[list[list[Call]], float]:
+    """Return the parts, and when the last one ends: without another loop that follows, if it takes longer.
+
+    So a loop that sets up workers is no loop of steps because the whole rest of the program follows its last pass.
+    """
+    *passes, last = parts
+    begin = parts[0][0].start
+    last_start = last[0].start
+    known: set[Key] = set()
+    for part in passes:
+        known.update(map(key_of, part))
+    first = first_of_others(last, known)
+    following = Counter(map(key_of, last[first:]))
+    is_short = end - last_start <= last_start - begin
+    is_loop = max(following.values(), default=0) >= MIN_STEPS
+    if is_short or not is_loop:
+        return parts, end
+    passes.append(last[:first])
+    return passes, last[first].start
+
+
+def first_of_others(calls: list[Call], known: set[Key]) -> int:
+    """Return the position of the first call that is not known; that of the end if all are."""
+    for position, call in enumerate(calls):
+        if key_of(call) not in known:
+            return position
+    return len(calls)
 
 
 def make_steps(cut: Cut) -> Steps:
     """Return the steps of a cut. A slow first step is left out: it contains the start of workers."""
-    last = cut.calls[-1]
-    bounds = [*cut.starts, last.end]
+    bounds = [*cut.starts, cut.end]
     times = list(pairwise(bounds))
     lengths = [end - start for start, end in times]
     slow = SLOW_START * median(lengths)
@@ -335,7 +365,8 @@ def find_named_steps(program: Program, name: str) -> Steps:
     """Return the steps that begin with a line or end with a method of this name."""
     calls = [call for call in program.recording.calls if call.line.endswith(name)]
     if calls:
-        starts = [call.start for call in collapse(calls)]
+        first = key_of(calls[0])
+        starts = [call.start for call in collapse(calls) if key_of(call) == first]
         last = calls[-1]
         bounds = [*starts, last.end]
         times = list(pairwise(bounds))

@@ -52,6 +52,8 @@ def describe_store(recording: Recording) -> str:
         return "Object store: unknown, because no raylet has answered."
     share = significant(100 * spilling.peak_used / spilling.capacity, 2)
     text = f"Object store: at most {format_bytes(spilling.peak_used)} of {format_bytes(spilling.capacity)} ({share} %)"
+    if spilling.fallback:
+        text += f", of which {format_bytes(spilling.fallback)} were in files, because it was full"
     if not spilling.spilled:
         return f"{text}; nothing was spilled."
     return (

@@ -39,7 +39,8 @@ def summarise(profile: Profile) -> dict[str, Any]:
             "skipped": steps.skipped,
         },
         "moving": describe_moving(profile),
-        "is_no_problem": profile.is_no_problem,
+        "is_no_problem": profile.is_no_problem and not recording.was_killed,
+        "was_killed": recording.was_killed,
         "advice": [describe_advice(advice) for advice in profile.advice],
         "messages": [describe_group(group, steps.count) for group in profile.groups],
     }

@@ -81,10 +81,17 @@ def say_share(moving: Prediction) -> str:
 
 
 def say_no_problem(profile: Profile, moving: Prediction) -> str:
+    """Return that data is no problem; of a program that was killed, that this is not known."""
     steps = profile.steps
+    recording = profile.program.recording
+    if recording.was_killed and steps.is_whole_program:
+        return "No step of this program is known: it was killed before it had written one."
     step = f"{format_milliseconds(steps.seconds)}, {name_step(steps)}"
     waiting = say_waiting(profile.program, steps)
-    return f"{say_share(moving)} ({step}){waiting}: not your problem."
+    share = f"{say_share(moving)} ({step}){waiting}"
+    if recording.was_killed:
+        return f"{share}. This is no all-clear: the program was killed."
+    return f"{share}: not your problem."
 
 
 def say_answer(profile: Profile, moving: Prediction) -> list[str]:
@@ -201,7 +208,9 @@ def describe_recording(profile: Profile) -> list[str]:
     text += "."
     if period > 1:
         text += f" It counted all short calls, and timed one in {period}."
-    if not profile.program.tasks:
+    if recording.was_killed:
+        text += " The program was killed: its last calls and the times of tasks are missing."
+    elif not profile.program.tasks:
         text += " It has no times of tasks (was the driver killed?), so waiting is not explained."
     return [f"{text} Profile: {recording.folder}"]
 

@@ -7,6 +7,7 @@ Points are the starts and ends of calls of Ray and of the phases of tasks. An ed
 * the end of a call that submits a task, before the start of the task;
 * objects that are ready, before the task that needs them, and before the end of the `ray.get` that waits for them;
   an item of a generator is ready when it was sent, and not at the end of its task;
+* what was written last into a channel of a compiled graph, before the end of the call that reads it;
 * the end of a task, before the next task of its actor or of its worker. If that one was waiting already, the time
   between them is what Ray takes to begin a task;
 * the end of storing a result in an event loop, before the next task that was waiting: the loop runs nothing else
@@ -136,6 +137,7 @@ class Builder:
         self.graph = Graph(is_complete=bool(program.tasks))
         self.task_points: dict[str, TaskPoints] = {}
         self.fetches = {fetch.by: fetch for fetch in program.recording.fetches}
+        self.writes: dict[str, list[int]] = defaultdict(list)  # into each channel, in their order
 
     def add_points(self) -> None:
         graph = self.graph
@@ -147,6 +149,8 @@ class Builder:
             graph.call_ends[key] = end
             if call.event == "put":
                 graph.ready[call.object] = end
+            elif call.event == "channel":
+                self.writes[call.object].append(end)
         for task in self.program.tasks.values():
             is_driver = task.type == "DRIVER_TASK"
             if not is_driver and task.execute is not None:
@@ -383,11 +387,22 @@ class Builder:
             if call.event in WAITING:
                 self.connect_wait(call)
 
+    def ready_point(self, reference: str, call: Call) -> int | None:
+        """Return the point at which an object was ready for a call: of a channel, the end of its last write."""
+        written = self.writes.get(reference)
+        if written is None:
+            return self.graph.ready_point(reference)
+        count = bisect_right(written, call.end, key=self.graph.time_of)
+        if not count:
+            return None
+        last = count - 1
+        return written[last]
+
     def awaited_points(self, call: Call) -> list[int]:
         """Return the points at which the objects were ready for which a call waited, as far as they are known."""
         points: list[int] = []
         for reference in call.objects:
-            point = self.graph.ready_point(reference)
+            point = self.ready_point(reference, call)
             if point is None:
                 continue
             if self.graph.time_of(point) <= call.end:
