@@ -68,7 +68,7 @@ gpu: .venv/installed
 	$(PY) -m dataflow run --suite gpu $(FLAGS)
 
 test: lint test-raymeter
-	$(PY) -m pytest -n 3 --dist worksteal $(ARGS)
+	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
 
 test-raymeter: .venv/installed
 	cd raymeter && ../$(PY) -m pytest -n 2 -m "not runs and not optional"
