@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from raymeter.profile.channels import join_polls
 from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
 from raymeter.profile.events import Call, Received, Run, Sent, Task
-from raymeter.profile.helpers import join_helpers
+from raymeter.profile.library_threads import join_helpers
 from raymeter.profile.reader import Recording
 from raymeter.profile.workers import Workers
 

@@ -14,7 +14,7 @@ from statistics import median
 
 from raymeter.errors import UserError
 from raymeter.profile.events import Call
-from raymeter.profile.helpers import is_users
+from raymeter.profile.library_threads import is_users
 from raymeter.profile.program import TASK_DIGITS, Program
 
 MIN_STEPS = 3
