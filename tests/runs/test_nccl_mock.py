@@ -4,6 +4,7 @@ It shows that the graph compiles, that its messages are right, and which channel
 speed.
 """
 
+import pytest
 from conftest import KILOBYTES, copy_project
 from in_process import DEMO
 
@@ -65,6 +66,7 @@ NCCL, SHARED_MEMORY = (
 )
 
 
+@pytest.mark.long
 def test_edges_between_actors_use_nccl_and_deliver_the_right_bytes(run_script, tmp_path):
     project = copy_project(tmp_path, *CHANGES)
     flags = ("--iterations", "6", "--warmup", "0", "--device", "cpu", *KILOBYTES)
