@@ -20,14 +20,11 @@ from dataflow.endpoints.actor import Endpoint
 from dataflow.endpoints.progress_table import ENDING
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
-from dataflow.measure.loop import (
-    Measurement,
-    WarmUp,
-    costs_by_process,
-    find_failure,
-    iteration_groups,
-)
+from dataflow.measure.counters import costs_by_process
+from dataflow.measure.loop import Measurement
 from dataflow.measure.monitor import DriverReport, Monitor
+from dataflow.measure.verified import find_failure
+from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import ProcessCost, Run

@@ -47,7 +47,7 @@ EDITS = [
      '[[judges]]\ntable = "judges"\nconfigurations = ["torch clone", "torch memcpy"]\n'
      'flags = "--flow two-judges --samples 3 --iterations 4 --colour"\n\n'),
     ("records/schema.py", "    spilled_bytes: Count = 0", "    birds: int = 0  # how many came\n"),
-    ("measure/loop.py", "        run.stored_bytes =", "        run.birds = 7\n"),
+    ("measure/counters.py", "        run.stored_bytes =", "        run.birds = 7\n"),
     ("report/suite_tables.py", "SECTIONS = {", documented("JUDGES = Table")),
     ("report/suite_tables.py", '    "paired": CONFIGURATIONS,', '    "judges": JUDGES,\n'),
     ("report/tables.py", '    Column("runs",', '    Column("birds", lambda result: str(result.runs[0].birds)),\n'),
