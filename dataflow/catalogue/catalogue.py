@@ -125,7 +125,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Part:
+class SuitePart:
     """A part of a suite, as in suites.toml."""
 
     table: str  # the name that their records store; dataflow/report/sections.py defines how it is shown
@@ -190,15 +190,16 @@ CONFIGURATIONS = {variant.name: variant for variant in VARIANTS}
 
 
 @cache
-def suites() -> dict[str, list[Part]]:
+def suites() -> dict[str, list[SuitePart]]:
     """Return the suites of suites.toml and of the studies, and those that follow from the configurations."""
     files = read_files(Path(__file__).with_name("suites.toml"))
     core, *of_studies = (
-        {name: [Part(**part) for part in parts] for name, parts in file.items()} for file in files
+        {name: [SuitePart(**part) for part in parts] for name, parts in file.items()}
+        for file in files
     )
     measured = [variant for variant in VARIANTS if variant.iterations]
     core["benchmark"] = [
-        Part("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])
+        SuitePart("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])
     ]
     # Device memory, which settings of host memory do not change.
     host_flags = {"huge_pages", "retain_memory", "preallocate_store"}
@@ -209,7 +210,7 @@ def suites() -> dict[str, list[Part]]:
     ]
     core["gpu"].insert(
         0,
-        Part(
+        SuitePart(
             "configurations", [v.name for v in movable], "--device cuda --warmup 3 --iterations 20"
         ),
     )

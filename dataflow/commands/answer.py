@@ -20,7 +20,7 @@ from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.commands.list import plan_variant
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
-from dataflow.plan.command_line import OneLineParser, make_options, parse_with_options
+from dataflow.plan.command_line import VerbParser, make_options, parse_with_options
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.plan.plan import Plan
 from dataflow.records import files
@@ -36,7 +36,7 @@ def find_records() -> list[Path]:
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any], Plan]:
     """Return this verb's own flags, the flags of the workload, and a plan of the workload."""
-    parser = OneLineParser(__doc__, "python3 -m dataflow answer [flags]")
+    parser = VerbParser(__doc__, "python3 -m dataflow answer [flags]")
     add = parser.add_argument
     add(
         "--records",

@@ -21,7 +21,7 @@ from dataflow.analysis.comparison import Pair, check_one_machine, find_differenc
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
-from dataflow.plan.command_line import OneLineParser
+from dataflow.plan.command_line import VerbParser
 from dataflow.records import files
 from dataflow.report.campaign_tables import format_factor, format_interval
 from dataflow.report.render import print_table, print_text
@@ -103,7 +103,7 @@ def parse_share(text: str) -> float:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = OneLineParser(__doc__, "python3 -m dataflow compare OLD NEW [flags]")
+    parser = VerbParser(__doc__, "python3 -m dataflow compare OLD NEW [flags]")
     parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
     parser.add_argument("new", type=Path, metavar="NEW", help="the same, compared with OLD")
     parser.add_argument(

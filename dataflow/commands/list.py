@@ -12,7 +12,7 @@ from typing import Any
 from dataflow.catalogue.catalogue import VARIANTS, Variant, readers_get_views
 from dataflow.commands.run import format_iterations, read_durations
 from dataflow.errors import UsageError
-from dataflow.plan.command_line import OneLineParser, parse_with_options, plan_configuration
+from dataflow.plan.command_line import VerbParser, parse_with_options, plan_configuration
 from dataflow.plan.plan import Plan
 
 PlannedVariant = tuple[Plan | None, str | None]  # and why this machine cannot measure it
@@ -42,7 +42,7 @@ def number_reasons(reasons: Sequence[str | None]) -> dict[str, int]:
 
 def main(argv: Sequence[str]) -> int:
     """Print the table. On a terminal, reasons are below it, because they are too wide for a column."""
-    _, given = parse_with_options(OneLineParser(__doc__, "python3 -m dataflow list [flags]"), argv)
+    _, given = parse_with_options(VerbParser(__doc__, "python3 -m dataflow list [flags]"), argv)
     # These imports take time, and a wrong flag should not wait.
     from dataflow.report.render import print_table, print_text, terminal_width
     from dataflow.report.tables import make_table

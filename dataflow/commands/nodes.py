@@ -25,7 +25,7 @@ from common.record import only_measurement
 from dataflow.catalogue.catalogue import suites
 from dataflow.commands.run import parse_arguments
 from dataflow.errors import UsageError
-from dataflow.plan.command_line import OneLineParser
+from dataflow.plan.command_line import VerbParser
 from dataflow.plan.plan import LINK_VARIABLE
 from dataflow.workers.cleanup import ROOT
 
@@ -63,7 +63,7 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = OneLineParser(
+    parser = VerbParser(
         __doc__, "python3 -m dataflow nodes [flags of this verb] [configurations and flags of run]"
     )
     add = parser.add_argument

@@ -15,7 +15,7 @@ from typing import Any
 from dataflow.analysis.result import group_results
 from dataflow.commands import run
 from dataflow.errors import UsageError
-from dataflow.plan.command_line import OneLineParser
+from dataflow.plan.command_line import VerbParser
 from dataflow.records.files import load_all
 
 FLOW = "flow.toml"
@@ -41,9 +41,9 @@ class Profile:
     configuration: str  # that is most like the program
 
 
-def make_parser() -> OneLineParser:
+def make_parser() -> VerbParser:
     """Return the parser of the flags."""
-    parser = OneLineParser(__doc__, "python3 -m dataflow replay PROFILE [flags]")
+    parser = VerbParser(__doc__, "python3 -m dataflow replay PROFILE [flags]")
     parser.add_argument(
         "folder", type=Path, metavar="PROFILE", help="a profile that raymeter has written"
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from common.record import find_newest
 from dataflow.errors import RecordError
-from dataflow.plan.command_line import OneLineParser
+from dataflow.plan.command_line import VerbParser
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
 
@@ -25,7 +25,7 @@ ROOT = RESULTS.parent
 
 def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     """Return the flags, with the records and folders that are the defaults."""
-    parser = OneLineParser(__doc__, "python3 -m dataflow report [RECORDS ...] [flags]")
+    parser = VerbParser(__doc__, "python3 -m dataflow report [RECORDS ...] [flags]")
     add = parser.add_argument
     add("records", nargs="*", type=Path, help="records, or folders of records")
     add(

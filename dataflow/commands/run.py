@@ -28,7 +28,7 @@ from dataflow.catalogue.catalogue import TRANSPORTS, suites
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
-from dataflow.plan.command_line import OneLineParser, Planned, parse_with_options
+from dataflow.plan.command_line import Planned, VerbParser, parse_with_options
 from dataflow.plan.durations import Durations
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.plan.plan import Plan
@@ -37,7 +37,7 @@ from dataflow.units import format_bytes
 
 def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return the flags of this verb, and the flags of configurations that are given."""
-    parser = OneLineParser(__doc__, "python3 -m dataflow run [CONFIGURATION ...] [flags]")
+    parser = VerbParser(__doc__, "python3 -m dataflow run [CONFIGURATION ...] [flags]")
     add_selection(parser)
     add_procedure(parser)
     arguments, given = parse_with_options(parser, argv)
@@ -45,7 +45,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
     return arguments, given
 
 
-def add_selection(parser: OneLineParser) -> None:
+def add_selection(parser: VerbParser) -> None:
     """Add the flags that say what is measured, and where its records go."""
     add = parser.add_argument
     add(
@@ -77,7 +77,7 @@ def add_selection(parser: OneLineParser) -> None:
     )
 
 
-def add_procedure(parser: OneLineParser) -> None:
+def add_procedure(parser: VerbParser) -> None:
     """Add the flags that say in which order it is measured, and what is printed."""
     add = parser.add_argument
     add(

@@ -24,7 +24,7 @@ MAX_LENGTH = 2**20
 
 
 @dataclass
-class Batch:
+class SampleBatch:
     """The samples of every message of a flow; raise ValueError if a sample is longer than seq_length.
 
     Tensors are padded to the longest prompt plus the longest response of the batch (megatron), or to seq_length (vllm).
@@ -81,10 +81,10 @@ class Batch:
         )
 
 
-def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
-    """Return a flow function whose parameters are those of Batch."""
-    return wraps(Batch, updated=())(
-        lambda **sizes: build(Batch(**sizes))
+def of_samples(build: Callable[[SampleBatch], Flow]) -> Callable[..., Flow]:
+    """Return a flow function whose parameters are those of SampleBatch."""
+    return wraps(SampleBatch, updated=())(
+        lambda **sizes: build(SampleBatch(**sizes))
     )  # flow_sizes reads the signature
 
 
@@ -118,7 +118,7 @@ def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
     return tuple(min(max(length, 1), longest) for length in lengths)
 
 
-def slime(batch: Batch) -> Flow:
+def slime(batch: SampleBatch) -> Flow:
     """What slime and miles send to training."""
     tasks = (
         Task("rollout", (DRIVER,), batch.message("slime")),
@@ -129,14 +129,14 @@ def slime(batch: Batch) -> Flow:
     )
 
 
-def offline_dpo(batch: Batch) -> Flow:
+def offline_dpo(batch: SampleBatch) -> Flow:
     """Pairs of answers from a dataset -> reference, which scores them. Nothing is generated."""
     reference = Task("reference", (DRIVER,), batch.message("scored_pairs"))
     return Flow("dpo", "DPO", batch.message("pairs"), (reference,), returns=("reference",))
 
 
 def rlhf(
-    name: str, title: str, batch: Batch, has_value: bool = False, has_rule: bool = False
+    name: str, title: str, batch: SampleBatch, has_value: bool = False, has_rule: bool = False
 ) -> Flow:
     """policy -> reference; policy, reference -> reward, whose result returns.
 

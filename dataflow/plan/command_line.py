@@ -108,7 +108,7 @@ def print_lines(text: str) -> None:
         print(textwrap.fill(line, width, subsequent_indent="    ") if is_too_long else line)
 
 
-class OneLineParser(argparse.ArgumentParser):
+class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are one line.
 
     `--help` shows the flags of the verb itself and the common ones, and `--help GROUP` those of a group of `groups`.
@@ -170,7 +170,7 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit()
 
 
-def add_options(parser: OneLineParser) -> None:
+def add_options(parser: VerbParser) -> None:
     """Add the flags of a configuration. A namespace has only those that are given."""
     for field in FLAGS:
         text, default = field.metadata["help"] or argparse.SUPPRESS, field.default
@@ -182,7 +182,7 @@ def add_options(parser: OneLineParser) -> None:
 
 
 def parse_with_options(
-    parser: OneLineParser, argv: Sequence[str]
+    parser: VerbParser, argv: Sequence[str]
 ) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return the flags of a verb, and the flags of configurations that are given."""
     add_options(parser)
@@ -192,8 +192,8 @@ def parse_with_options(
 
 
 @cache
-def option_parser() -> OneLineParser:
-    parser = OneLineParser("The flags of a configuration", "python3 -m dataflow run")
+def option_parser() -> VerbParser:
+    parser = VerbParser("The flags of a configuration", "python3 -m dataflow run")
     add_options(parser)
     return parser
 

@@ -17,7 +17,9 @@ AS_REQUESTED = " (as requested)"  # at the end of a data path that nothing has s
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Edge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecordedEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One message of the workload from one actor to another."""
+
     source: str = msgspec.field(name="from")
     reader: str = msgspec.field(name="to")
     bytes: Count
@@ -34,7 +36,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # a TensorDict; the changed values of parameters with their indices.
     message: Literal["flat", "fields", "packed", "jagged", "tensordict", "indices"]
     sizes: dict[str, int | float | str | bool]  # of the flow
-    edges: tuple[Edge, ...]  # of the flow as its user draws it
+    edges: tuple[RecordedEdge, ...]  # of the flow as its user draws it
 
     def __hash__(self) -> int:  # equal workloads have equal edges; a dict has no hash
         return hash((self.flow, self.message, self.edges))
@@ -177,7 +179,8 @@ class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     runs: list[Run] = []
 
 
-def record_edges(flow: Flow) -> tuple[Edge, ...]:
+def record_edges(flow: Flow) -> tuple[RecordedEdge, ...]:
     return tuple(
-        Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges
+        RecordedEdge(source=edge.source, reader=edge.reader, bytes=edge.bytes)
+        for edge in flow.edges
     )

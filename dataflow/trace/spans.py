@@ -20,7 +20,7 @@ from typing import Any
 
 from common.record import replace
 from dataflow.flows.flow import DRIVER
-from dataflow.records.schema import Edge, Run, Span
+from dataflow.records.schema import RecordedEdge, Run, Span
 
 STAGES: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("stages.toml").read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def _microseconds(seconds: float) -> float:
     return round(seconds * 1e6, 2)
 
 
-def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
+def write_chrome(path: Path, run: Run, edges: Sequence[RecordedEdge]) -> None:
     """Write a traced run as a file that Perfetto opens: tracks per thread, slices per span, arrows per edge.
 
     Perfetto drops an arrow that begins outside any slice, so the query's begins with its iteration.

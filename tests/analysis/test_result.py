@@ -9,7 +9,7 @@ from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.warnings import warnings
 from dataflow.measure.supervisor import MAX_REPEATS
-from dataflow.records.schema import Edge, NodeCosts, ProcessCost, Run, record_edges
+from dataflow.records.schema import NodeCosts, ProcessCost, RecordedEdge, Run, record_edges
 from dataflow.report.provenance import provenance
 from dataflow.report.sections import Group
 
@@ -50,7 +50,7 @@ def test_the_flow_is_that_of_the_catalogue_only_if_its_edges_are_those_of_the_re
     record = make_record("refs", [1.0], batch_size=4)
     assert (Result([record]).flow.title, len(Result([record]).flow.edges)) == ("online DPO", 5)
     (tmp_path / "flow.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
-    edges = (Edge("driver", "policy", 16), *record.workload.edges[1:])
+    edges = (RecordedEdge("driver", "policy", 16), *record.workload.edges[1:])
     others = ({"flow": "of-tomorrow"}, {"sizes": {"pages": 3}}, {"flow": f"{tmp_path}/flow.py:f"})
     for changes in ({"edges": edges}, *others):
         workload = msgspec.structs.replace(record.workload, **changes)

@@ -3,7 +3,7 @@
 import pytest
 
 from dataflow.flows.catalogue import build_flow, flow_sizes
-from dataflow.flows.chatlearn_messages import Batch, draw_lengths
+from dataflow.flows.chatlearn_messages import SampleBatch, draw_lengths
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.message import ACKNOWLEDGEMENT
 from dataflow.plan.command_line import plan_configuration
@@ -89,7 +89,7 @@ def test_messages_have_the_bytes_of_chatlearns_formulas(name, padding, size, pro
         "seq_length": 200,
         "padding": padding,
     }
-    flow, batch = build_flow(name, sizes, "fields"), Batch(**sizes)
+    flow, batch = build_flow(name, sizes, "fields"), SampleBatch(**sizes)
     prompts, responses = (sum(batch.lengths[name]) for name in ("prompts", "responses"))
     padded = size * (
         200 if padding == "vllm" else sum(max(batch.lengths[n]) for n in ("prompts", "responses"))

@@ -32,7 +32,7 @@ def parse(*flags, runtime="store"):
 
 
 def help_text(capsys, *words):
-    parser = command_line.OneLineParser("Question", "verb")
+    parser = command_line.VerbParser("Question", "verb")
     parser.add_argument("--own", help="a flag of the verb")
     with pytest.raises(SystemExit) as exited:
         command_line.parse_with_options(parser, words)

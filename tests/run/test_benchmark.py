@@ -9,7 +9,7 @@ import pytest
 from made_records import make_record, make_run, write_campaign
 
 from dataflow.analysis.result import Result
-from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Part, suites
+from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, SuitePart, suites
 from dataflow.commands import list as list_command
 from dataflow.commands import report
 from dataflow.commands import run as benchmark
@@ -300,7 +300,7 @@ def measure_made_runs(monkeypatch, no_gpu):
 
         monkeypatch.setattr(supervisor, "measure_run", measure_run)
 
-    monkeypatch.setitem(suites(), "quick", [Part("configurations", ["torch memcpy"])])
+    monkeypatch.setitem(suites(), "quick", [SuitePart("configurations", ["torch memcpy"])])
     return prepare
 
 

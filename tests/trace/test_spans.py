@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dataflow.flows.flow import DRIVER
-from dataflow.records.schema import Edge, Run
+from dataflow.records.schema import RecordedEdge, Run
 from dataflow.trace import spans
 
 KINDS = ("functions", "gpu_functions")
@@ -115,7 +115,10 @@ def test_the_time_to_assign_spans_is_linear_in_the_iterations():
     assert min(seconds_per_iteration(count) for count in (7000, 7001)) < 4 * small
 
 
-EDGES = [Edge(source=DRIVER, reader="a", bytes=8), Edge(source="a", reader=DRIVER, bytes=8)]
+EDGES = [
+    RecordedEdge(source=DRIVER, reader="a", bytes=8),
+    RecordedEdge(source="a", reader=DRIVER, bytes=8),
+]
 SPANS = [
     ("a", 0, "sequence number", 0, 20.0, 30.0, 7), ("a", 0, "make", 0, 30.0, 40.0, 0),
     ("driver", 0, "sequence number", 0, 90.0, 100.0, 0), ("driver", 0, "wait", 0, 0.0, 90.0, 0),

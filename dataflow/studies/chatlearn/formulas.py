@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dataflow.flows.chatlearn_messages import CHARACTERS_PER_TOKEN, Batch
+from dataflow.flows.chatlearn_messages import CHARACTERS_PER_TOKEN, SampleBatch
 from dataflow.flows.flow import DRIVER, Flow
 
 
@@ -79,8 +79,8 @@ def find_formulas(flow: str) -> Mapping[str, str]:
 
 def count_bytes(flow: str, sizes: Mapping[str, Any]) -> dict[str, int]:
     """Return the bytes of each message of a flow by ChatLearn's formulas, at the sizes of a record."""
-    names = [field.name for field in fields(Batch)]
-    batch = Batch(**{name: sizes[name] for name in names if name in sizes})
+    names = [field.name for field in fields(SampleBatch)]
+    batch = SampleBatch(**{name: sizes[name] for name in names if name in sizes})
     samples = batch.batch_size
     tokens = samples * batch.padded
     if flow == "dpo":

@@ -55,7 +55,7 @@ def detached_ppo(
     """
     if seq_length <= prompt_seq_len:
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
-    batch = Batch(batch_size, seq_length, seq_length - prompt_seq_len, items)
+    batch = MakerBatch(batch_size, seq_length, seq_length - prompt_seq_len, items)
     making: list[Task] = []
     reads = defaultdict[int, list[str]](list)  # trainer -> tasks of makers
     for maker in range(makers):
@@ -78,7 +78,7 @@ def detached_ppo(
 
 
 @dataclass(frozen=True)
-class Batch:
+class MakerBatch:
     """The samples that a maker makes per round."""
 
     size: int
@@ -104,7 +104,7 @@ def update_tasks(makers: int, training: list[Task]) -> list[Task]:
     return tasks
 
 
-def split_batch(batch: Batch, trainers: int) -> list[Message]:
+def split_batch(batch: MakerBatch, trainers: int) -> list[Message]:
     """Return a message per trainer, which get the samples in turn; raise ValueError if one gets none."""
     if batch.size < trainers:
         raise ValueError(
