@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from common import flags as script_flags
+from common.gpus import count_gpus, cuda_version, default_device
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import jagged_message
 from dataflow.plan.options import FORMS, RESULTS, Options
-from dataflow.records.machine import cuda_version
 from dataflow.study import studies
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -166,15 +165,11 @@ def find_message_errors(options: Options, flow: Flow) -> Iterator[str]:
         )
 
 
-def count_gpus() -> int:
-    """Return the GPUs that a process may use, without importing torch; 0 if torch is built for CPUs."""
-    return script_flags.count_gpus() if cuda_version() else 0
-
-
 def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
     """Return "cpu" or "cuda", and the number of GPUs that may be used; raise UsageError if --device cuda cannot be."""
     gpus = count_gpus() if device != "cpu" else 0
-    if gpus and not transport.requirements.host_memory_only:
+    moves_gpu_memory = not transport.requirements.host_memory_only
+    if moves_gpu_memory and default_device(gpus) == "cuda":
         return "cuda", gpus
     if device == "cuda":
         reason = "no GPU found"

@@ -6,7 +6,6 @@ move.
 
 import ast
 import hashlib
-import importlib.util
 import os
 import platform
 import re
@@ -19,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from common.gpus import cuda_version, driver_version
 from common.record import describe_machine
 
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
@@ -59,16 +59,6 @@ def _git(*arguments: str) -> str:
     ).stdout.strip()
 
 
-def cuda_version() -> str | None:
-    """Return the CUDA version of the installed torch from its version.py; None for a CPU build."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return None
-    version_file = Path(spec.origin).with_name("version.py").read_text()
-    match = re.search(r"^cuda\b[^=]*= '([\d.]+)'", version_file, re.MULTILINE)
-    return match[1] if match else None
-
-
 PROBES: dict[str, Callable[[], Any]] = {
     "virtual_machine": lambda: "hypervisor" in Path("/proc/cpuinfo").read_text(),
     # Another boot is another start of the machine, or another machine. Only a part of the hash, to tell them apart.
@@ -83,7 +73,7 @@ PROBES: dict[str, Callable[[], Any]] = {
     "versions": lambda: {
         found.name: found.version for n in DISTRIBUTIONS for found in metadata.distributions(name=n)
     },
-    "gpu_driver": lambda: Path("/sys/module/nvidia/version").read_text().strip(),
+    "gpu_driver": driver_version,
     "cuda": cuda_version,
     "git_commit": lambda: _git("rev-parse", "HEAD"),
     "git_dirty": lambda: bool(_git("status", "--porcelain", "--untracked-files=no")),
