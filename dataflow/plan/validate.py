@@ -211,6 +211,12 @@ def require_modules(transport: Transport, message: str | None) -> None:
     needed = [*transport.requirements.modules]
     if message in FORMS and FORMS[message] is None:  # the form is made by the package of its name
         needed.append(message)
+    cuda = cuda_version()
+    if (
+        "nixl" in needed and cuda
+    ):  # the package nixl imports the one of torch's CUDA version, and accepts no other
+        major = cuda.partition(".")[0]
+        needed.append(f"nixl_cu{major}")
     for module in needed:
         if importlib.util.find_spec(module):
             continue
