@@ -41,6 +41,7 @@ class Requirements:
     install: str = ""  # the command that installs them; default: pip install
     shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
     single_host: bool = False  # all actors share memory
+    edge_between_actors: bool = False  # it moves no message from or to the driver
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
     processor: str = ""  # as platform.machine() names it; "": any
     proxy_actor: bool = (

@@ -17,7 +17,7 @@ from pathlib import Path
 from common.gpus import count_gpus, cuda_version, default_device
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
-from dataflow.flows.flow import Flow
+from dataflow.flows.flow import DRIVER, Flow
 from dataflow.flows.message import jagged_message
 from dataflow.plan.options import FORMS, RESULTS, Options
 from dataflow.study import studies
@@ -76,6 +76,12 @@ def find_transport_errors(transport: Transport, options: Options, flow: Flow) ->
     can_copy = gives_views or flow.has_parameters
     if options.copy_out and not can_copy:
         yield f"--copy-out: readers of {label} own a copy already: leave it out"
+    is_between_actors = [DRIVER not in (edge.source, edge.reader) for edge in flow.edges]
+    if requirements.edge_between_actors and not any(is_between_actors):
+        yield (
+            f"{label}: {flow.name} has no message between two actors, and {transport.name} carries no other: "
+            "give another --flow, such as chain with --actors 2"
+        )
     inputs = [len(flow.edges_to(task.name)) for task in flow.tasks]
     if requirements.one_input and max(inputs) > 1:
         yield f"{label}: {flow.name} has a task that reads two messages: {CHOOSE_ANOTHER}"
