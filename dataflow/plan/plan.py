@@ -311,7 +311,13 @@ def resolve_plan(
         return plan, reason
     if options.address:
         validate.require_cluster(options.address)
-    plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=require_memory(plan)), None, None
+    try:
+        store_bytes = require_memory(plan)
+    except UsageError as error:
+        if not suite:
+            raise
+        return plan, Skipped(str(error))  # the other configurations of the suite may fit
+    plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=store_bytes), None, None
     if options.beside:  # it goes on until it is ended, and verifies each iteration
         unset: dict[str, Any] = dict.fromkeys(
             [*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"]

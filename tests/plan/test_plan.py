@@ -80,6 +80,15 @@ def test_messages_that_do_not_fit_are_rejected(
         make_plan(runtime, "--transport", transport, *flags)
 
 
+def test_a_configuration_of_a_suite_that_does_not_fit_is_skipped(monkeypatch, no_gpu):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=350 * MIB))
+    (options,) = parse_options("torch", "--transport", "gloo")
+    with pytest.raises(UsageError, match="of memory with online-dpo"):
+        resolve_plan("torch", options)
+    _, skipped = resolve_plan("torch", options, "quick", "configurations")
+    assert isinstance(skipped, Skipped) and "of memory with online-dpo" in str(skipped)
+
+
 @pytest.mark.study("weights")
 @pytest.mark.parametrize("configuration", ["store refs", "torch mapped"])
 def test_the_part_of_a_model_that_is_advised_fits_into_the_memory(
