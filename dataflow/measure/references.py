@@ -35,8 +35,8 @@ def measure_copies(plan: Plan) -> tuple[list[float], list[float], list[float], i
     flow, threads, cores = plan.sent_flow, plan.options.threads, len(os.sched_getaffinity(0))
     pairs = []
     for edge in flow.edges:
-        source, target = (plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader))
-        pairs.append(make_pair(edge.bytes or 1, source, target))
+        senders, readers = (plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader))
+        pairs.append(make_pair(edge.bytes or 1, senders, readers))
     threads_before = torch.get_num_threads()
     warm = [_copy_all(pairs, threads) for _ in range(1 + WARM_PASSES)][1:]
     all_cores = [_copy_all(pairs, cores) for _ in range(1 + WARM_PASSES)][1:]
