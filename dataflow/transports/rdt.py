@@ -14,7 +14,6 @@ from typing import Any
 import ray
 import torch
 import torch.distributed as dist
-from ray.experimental.rdt.util import get_tensor_transport_manager
 
 from dataflow.endpoints.actor import Actor, Endpoint
 from dataflow.endpoints.tensors import DENSE, Codec, Payload, list_tensors, map_tensors, unpack
@@ -23,6 +22,7 @@ from dataflow.flows.message import ALIGNMENT_BYTES
 from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports.process_group import read_logged_paths
 from dataflow.transports.store import call_tasks
+from dataflow.workers.ray_internals import transport_manager
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 POOL_MARGIN = 64 * 2**20  # bytes of a pool besides the messages
@@ -119,7 +119,7 @@ class NixlActor(NixlEndpoint, Actor):
 
 
 def make_agent(endpoint):
-    get_tensor_transport_manager("NIXL").get_nixl_agent()
+    transport_manager("NIXL").get_nixl_agent()
 
 
 def register_memory(endpoint, register=ray.experimental.register_nixl_memory):

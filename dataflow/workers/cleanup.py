@@ -28,6 +28,7 @@ from typing import Literal
 import psutil
 
 from dataflow.errors import RunFailed
+from dataflow.workers.ray_internals import CHANNEL_SEMAPHORES
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "data-flow-"
@@ -208,7 +209,9 @@ def clean(folder: Path) -> list[str]:
                 process.kill()
         psutil.wait_procs(processes, timeout=0.2)  # it also reaps children of this process
     # Ray's channels name their semaphores after the process that made them.
-    of_channels = [f"{kind}{pid}" for pid in pids for kind in ("obj", "hdr")]
+    of_channels = []
+    for pid in pids:
+        of_channels += [f"{kind}{pid}" for kind in CHANNEL_SEMAPHORES]
     for creator in (folder.name, *of_channels):
         names += [path.name for path in SHARED_MEMORY.glob(f"sem.{creator}-*")]
     # iceoryx2 names its memory after the run.

@@ -12,12 +12,12 @@ from typing import Any
 
 import psutil
 import ray
-from ray._private.internal_api import get_memory_info_reply
 
 from dataflow.errors import ActorRaised, RunFailed, SuiteError, UsageError
 from dataflow.flows.flow import DRIVER
 from dataflow.nodes.nodes import Nodes
 from dataflow.plan.plan import Plan
+from dataflow.workers import ray_internals
 from dataflow.workers.cleanup import ROOT, process_status, remember
 from dataflow.workers.worker_group import WorkerGroup
 
@@ -28,13 +28,12 @@ MAX_REASON = 150  # characters of a text of Ray that is not known
 class RayWorkers(WorkerGroup):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        # The raylet's advice to its users (many workers, one that died) would be printed despite log_to_driver=False.
-        ray._private.worker.print_to_stdstream = lambda *_, **__: None
+        ray_internals.silence_raylet()
         if plan.options.address:
             _join_cluster(plan)
         else:
             start_cluster(plan)
-        self.raylets = find_processes("raylet")
+        self.raylets = ray_internals.find_processes("raylet")
         self.nodes = Nodes(plan)
         self.worker_nodes = self.nodes.worker_nodes  # Ray starts an actor there, or not at all
         if plan.options.address:
@@ -101,13 +100,13 @@ class RayWorkers(WorkerGroup):
 
     def counters(self) -> dict[str, int]:
         """Return the bytes that all object stores have taken in and spilled, and the page faults of private raylets."""
-        stats = get_memory_info_reply(ray._private.state.state).store_stats
+        store = ray_internals.read_store_bytes()
         # The tenth field of /proc/PID/stat, after the name of the process, which can contain spaces.
         texts = [Path(f"/proc/{pid}/stat").read_text() for pid in self.raylets]
         faults = sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
         return {
-            "stored_bytes": stats.cumulative_created_bytes,
-            "spilled_bytes": stats.spilled_bytes_total,
+            "stored_bytes": store.created,
+            "spilled_bytes": store.spilled,
             "raylet_faults": faults,
         }
 
@@ -125,10 +124,13 @@ class RayWorkers(WorkerGroup):
         return self._explain_ray_error(error)
 
     def _explain_ray_error(self, error: Exception) -> SuiteError | None:
-        """Return an error with one line; None if Ray did not raise it. Its texts are of 2.60, and others may differ."""
+        """Return an error with one line; None if Ray did not raise it."""
         message = str(error).strip()
-        if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
-            names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
+        if (
+            isinstance(error, ray.exceptions.ActorDiedError)
+            and ray_internals.RAISED_IN_CONSTRUCTOR in message
+        ):
+            names = ray_internals.CONSTRUCTOR.findall(message) or ["an actor"]
             last_line = message.splitlines()[-1]
             reason = re.sub(
                 r"^\s*(\w+\.)*(?=\w+:)", "", last_line
@@ -149,7 +151,7 @@ class RayWorkers(WorkerGroup):
 
         All actors that wait for the result raise an actor's error again; the innermost one comes last.
         """
-        names = re.findall(r"ray::([\w-]+)", message) or ["an actor"]
+        names = ray_internals.TASK.findall(message) or ["an actor"]
         kind = (
             "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
         )
@@ -159,28 +161,26 @@ class RayWorkers(WorkerGroup):
     def _explain_dead_actor(self, error: Exception, message: str) -> RunFailed:
         """Return which actor died and why, as far as Ray says it; with the first line of an unknown text."""
         name = self._find_dead_actor(error, message)
-        because = re.search(
-            r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M
-        )
+        because = ray_internals.REASON_OF_DEATH.search(message)
         reason = because[1] if because else _first_line(str(_cause_of(error)))
         if name in self.worker_nodes and len(self.nodes.ids) > 1:
             name += f" on node {self.worker_nodes[name]}"
         text = f"{name} died"
         if reason:
             text += f": {reason}"
-        if self.plan.options.address and "all references to the actor" in text:
+        if self.plan.options.address and ray_internals.RELEASED in text:
             # The cluster sent no token.
             text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
         return RunFailed(text)
 
     def _find_dead_actor(self, error: Exception, message: str) -> str:
         """Return the name of the actor from the text of an error, or else by the actor's id; "an actor" if unknown."""
-        named = re.search(r"class_name: ([\w-]+)", message)
+        named = ray_internals.CLASS_OF_ACTOR.search(message)
         if named:
             return named[1]
         actor_id = getattr(_cause_of(error), "actor_id", None)
         for name, actor in self.actors.items():
-            if actor_id and actor._actor_id.hex() == actor_id:
+            if actor_id and ray_internals.id_of_actor(actor) == actor_id:
                 return name
         return "an actor"
 
@@ -219,7 +219,7 @@ def start_cluster(plan: Plan) -> None:
             )
             break
         except Exception as error:  # now and then, a raylet does not answer
-            if is_last or "timed out during startup" not in str(error):
+            if is_last or ray_internals.SLOW_START not in str(error):
                 raise RunFailed(
                     f"Ray did not start: {str(error).strip().partition(chr(10))[0]}"
                 ) from None
@@ -229,15 +229,7 @@ def start_cluster(plan: Plan) -> None:
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
     pids = [process.pid for process in psutil.Process().children(recursive=True)]
     remember(plan.run_folder, "pids", pids)
-    remember(plan.run_folder, "gcs", find_processes("gcs_server"))
-
-
-def find_processes(name: str) -> list[int]:
-    """Return the ids of the processes with this name of Ray that this process has started: raylet or gcs_server."""
-    return [
-        started.process.pid
-        for started in ray._private.worker._global_node.all_processes.get(name, [])
-    ]
+    remember(plan.run_folder, "gcs", ray_internals.find_processes("gcs_server"))
 
 
 def _join_cluster(plan: Plan) -> None:
