@@ -15,8 +15,8 @@ import msgspec
 import torch
 
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
-from dataflow.measure.monitor import DriverReport
 from dataflow.measure.references import (
     measure_copies,
     measure_host_copies,

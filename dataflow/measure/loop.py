@@ -15,7 +15,7 @@ from dataflow.endpoints.progress_table import ENDING, ITERATING
 from dataflow.errors import RunFailed
 from dataflow.measure.counters import Counters
 from dataflow.measure.data_path import find_other_data_path, mark_requested_paths
-from dataflow.measure.monitor import DriverReport
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.study_results import StudyResults
 from dataflow.measure.verified import Verified
 from dataflow.measure.warm_up import WarmUp, iteration_groups

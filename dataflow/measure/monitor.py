@@ -15,16 +15,15 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import psutil
 
-from common.record import replace
 from dataflow.endpoints.progress_table import ENDING, STARTING, ProgressTable
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
+from dataflow.measure.driver_report import DriverReport
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import Record, Run
 from dataflow.workers.cleanup import ROOT, RunFolder, process_status
@@ -34,20 +33,6 @@ MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
 # Not shorter: on few cores, a process that wakes up takes a core from an iteration.
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 2  # for the driver to report the error of an actor that ended
-
-
-class DriverReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The file "report" of the run folder: what the driver process knows. It replaces the file in one step."""
-
-    run: Run  # without the times of the iterations, which are in the progress table
-    # Of the nodes, the driver's first; empty for a node without actors.
-    environments: list[dict[str, Any]] = []
-    failure: str = ""  # why the iterations ended early
-    actor_raised: bool = False  # the failure is an error that an actor raised
-    finished: bool = False
-
-    def write(self, folder: Path) -> None:
-        replace(folder / "report", msgspec.json.encode(self))
 
 
 class Monitor:

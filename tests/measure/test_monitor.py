@@ -17,7 +17,8 @@ from conftest import KILOBYTES
 from dataflow.endpoints import progress_table
 from dataflow.endpoints.progress_table import ITERATING, ProgressTable, own_place
 from dataflow.measure import monitor
-from dataflow.measure.monitor import DriverReport, Monitor, time_groups
+from dataflow.measure.driver_report import DriverReport
+from dataflow.measure.monitor import Monitor, time_groups
 from dataflow.records.schema import Run
 
 NAMES = ("driver", "policy", "reference", "reward")

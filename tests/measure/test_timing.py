@@ -21,8 +21,9 @@ from dataflow.endpoints.progress_table import ENDING
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
 from dataflow.measure.counters import costs_by_process
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
-from dataflow.measure.monitor import DriverReport, Monitor
+from dataflow.measure.monitor import Monitor
 from dataflow.measure.verified import find_failure
 from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.plan.options import Options

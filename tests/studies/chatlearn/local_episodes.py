@@ -9,8 +9,8 @@ import torch
 
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.endpoints.tensors import Codec, map_tensors
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
-from dataflow.measure.monitor import DriverReport
 from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.records.schema import Run
 from dataflow.studies.chatlearn import driver as driver_module
