@@ -215,7 +215,8 @@ def write_event_of_scope(record, scope, args, kwargs, result):
 
 def write_call(event, name, scope):
     """Write the event of a call with its task, thread and line. Calls without a large message may be sampled."""
-    line, function = place.find_line()
+    frame = place.find_frame()
+    line, function = place.line_of(frame)
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
     is_small = not scope.messages and not scope.deserialise_seconds
@@ -230,6 +231,7 @@ def write_call(event, name, scope):
     event["thread"] = threading.get_ident()
     event["line"] = line
     event["function"] = function
+    event["frames"] = place.number_frames(frame)
     graph_function = ray_internals.graph_function()
     if graph_function:
         event["graph_function"] = graph_function
@@ -722,6 +724,7 @@ def write_known_tasks():
     tasks.wait_for_reports(is_own_cluster)
     for task in tasks.read_tasks():
         recorder.write(task)
+    recorder.write(tasks.describe_cluster())
 
 
 WRAPPERS = {

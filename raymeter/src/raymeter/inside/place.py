@@ -1,6 +1,7 @@
 """Find the line of the user's code that has called Ray."""
 
 import functools
+import itertools
 import linecache
 import os
 import sys
@@ -19,6 +20,9 @@ SKIPPED, LIBRARY, USERS = 0, 1, 2
 kinds = {}  # id of a code object -> one of these three; an id costs much less to look up than the object
 lines = {}  # ids of code objects and an instruction -> what find_line returns for it
 kept_codes = []  # so that no other code object gets one of these ids
+MAX_MARKED = 3  # frames of a call that are numbered: that of its line, and its callers
+MAX_LOOKED_AT = 8  # frames, until these are found
+numbers = itertools.count(1)  # of frames
 
 
 def kind_of(code):
@@ -64,8 +68,53 @@ def task_line():
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
+class Mark:
+    """The number of a frame. It is where a debugger has a function of its own, and does nothing if it is called."""
+
+    __slots__ = ("number",)
+
+    def __init__(self):
+        self.number = next(numbers)
+
+    def __call__(self, frame, event, argument):
+        return None
+
+
+def number_frames(frame):
+    """Return the numbers of a frame of the user's code and of its callers, the innermost first.
+
+    A frame is one run of a function, or of a comprehension before Python 3.12. It keeps its number, and nothing here
+    keeps the frame. A debugger needs the place of the number for itself.
+    """
+    if frame is None or sys.gettrace() is not None:
+        return []
+    found = []
+    for _ in range(MAX_LOOKED_AT):
+        if kind_of(frame.f_code) == USERS:
+            mark = frame.f_trace
+            if mark is None:
+                mark = frame.f_trace = Mark()
+            elif type(mark) is not Mark:
+                break
+            found.append(mark.number)
+        frame = frame.f_back
+        if frame is None or len(found) == MAX_MARKED:
+            break
+    return found
+
+
 def find_line():
     """Return "file:line" and the function of the innermost call by the user's code, or by a library without one."""
+    return line_of(find_frame())
+
+
+def line_of(frame):
+    """Return "file:line" and the function of a frame."""
+    return known_frame(frame, frame.f_code) if frame is not None else ("", "")
+
+
+def find_frame():
+    """Return the frame of the innermost call by the user's code, or by a library without one; None without both."""
     frame = sys._getframe(1)
     innermost = None
     for _ in range(MAX_FRAMES):
@@ -76,11 +125,11 @@ def find_line():
         if kind is None:
             kind = kind_of(code)
         if kind == USERS:
-            return known_frame(frame, code)
+            return frame
         if kind == LIBRARY and innermost is None:
             innermost = frame
         frame = frame.f_back
-    return known_frame(innermost, innermost.f_code) if innermost is not None else ("", "")
+    return innermost
 
 
 def known_frame(frame, code):
