@@ -15,7 +15,9 @@ from statistics import median
 from raymeter.errors import UserError
 from raymeter.profile.events import Call
 from raymeter.profile.library_threads import is_users
+from raymeter.profile.one_at_a_time import is_one_at_a_time
 from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.profile.source_code import loops_around
 
 MIN_STEPS = 3
 MIN_COVERED = 0.4  # of the time of the program, by all steps together
@@ -23,6 +25,8 @@ MIN_ALIKE = 0.9  # of the time of all steps, in steps that contain the same line
 # Times the median: a first step that takes longer contains the start of the workers.
 SLOW_START = 1.5
 SHORTEST_SECONDS = 1e-9
+MAX_FRAMES = 3  # that the recorder numbers: of a function, and of its callers
+MIN_PASSES = 1.5  # of a loop, in the mean, in one run of the function that makes its calls
 
 Key = tuple[str, str]  # what is called, and the line
 Thread = tuple[str, int]  # process and thread
@@ -79,6 +83,18 @@ class Cut:
     content: frozenset[Key]  # the lines of most passes
     alike: float  # share of the time in steps that contain the same lines
     covered: float  # share of the time of the program
+    is_function: bool = False  # a step is a run of the function that makes its calls
+
+    @property
+    def line(self) -> str:
+        _, line = self.key
+        return line
+
+    @property
+    def in_steps(self) -> list[Call]:
+        """Return the calls from the first step on."""
+        first = self.starts[0]
+        return [call for call in self.calls if first <= call.start <= self.end]
 
     @property
     def is_regular(self) -> bool:
@@ -206,7 +222,32 @@ class Cutter:
             if is_better and not self.only_collects(cut):
                 best = cut
         chosen = best or finest
-        return chosen and without_pipeline(chosen)
+        if chosen is None:
+            return None
+        chosen = without_pipeline(chosen)
+        if is_one_at_a_time(chosen.in_steps):
+            chosen = self.around_loop(chosen) or in_frames(chosen) or chosen
+        return chosen
+
+    def around_loop(self, cut: Cut) -> Cut | None:
+        """Return the steps of the loop around that of a cut, if it calls Ray by itself; else None.
+
+        The passes of a loop that waits for one task after the other are not steps if it stands in another one.
+        """
+        loops = loops_around(cut.line, self.program.recording.start)
+        if len(loops) < 2:
+            return None
+        inner, outer, *_ = loops
+        others = [call for call in cut.calls if not inner.contains(call.line)]
+        begin = first_start(cut.calls, cut.calls[0].start)
+        best: Cut | None = None
+        for key in dict.fromkeys(key_of(call) for call in others if outer.contains(call.line)):
+            found = cut_at(cut.calls, key, begin, cut.end)
+            if len(found.starts) < MIN_STEPS or not found.is_regular:
+                continue
+            if best is None or found.is_finer_than(best):
+                best = found
+        return best
 
     def only_collects(self, cut: Cut) -> bool:
         """Return whether most waits of a typical pass are for tasks that are submitted outside of it."""
@@ -260,6 +301,27 @@ def without_pipeline(cut: Cut) -> Cut:
     if MIN_STEPS <= len(starts) < len(cut.starts):
         return replace(cut, starts=starts)
     return cut
+
+
+def in_frames(cut: Cut) -> Cut | None:
+    """Return steps that are runs of the function, or of the comprehension, that makes all calls of several passes.
+
+    Return None if it is not known which calls one run has made, or if there is one run for each pass, or for all.
+    """
+    firsts = [call for call in cut.in_steps if call.start in set(cut.starts)]
+    for level in range(MAX_FRAMES):
+        if any(len(call.frames) <= level for call in firsts):
+            return None
+        begun = [
+            firsts[0],
+            *[call for last, call in pairwise(firsts) if call.frames[level] != last.frames[level]],
+        ]
+        starts = [call.start for call in begun]
+        if len(starts) < MIN_STEPS:
+            return None
+        if MIN_PASSES * len(starts) <= len(firsts):
+            return replace(cut, starts=starts, is_function=True)
+    return None
 
 
 def tasks_taken(call: Call) -> list[str]:
@@ -356,9 +418,9 @@ def make_steps(cut: Cut) -> Steps:
     while len(lengths) - skipped > MIN_STEPS and lengths[skipped] > slow:
         skipped += 1
     first = cut.calls[0]
-    _, line = cut.key
-    name = f"a pass of the loop at {line}"
-    return Steps(name, times[skipped:], first.process, first.thread, line, skipped)
+    what = "all calls of one loop at" if cut.is_function else "a pass of the loop at"
+    name = f"{what} {cut.line}"
+    return Steps(name, times[skipped:], first.process, first.thread, cut.line, skipped)
 
 
 def find_named_steps(program: Program, name: str) -> Steps:

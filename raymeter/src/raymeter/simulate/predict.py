@@ -65,7 +65,8 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
                 best = finding
         if before - after < MIN_SHARE * steps.seconds:
             break
-        prediction = Prediction(before, after, is_upper_limit=not fits)
+        is_limit = best.is_limit or not fits
+        prediction = Prediction(before, after, is_upper_limit=is_limit)
         advice.append(Advice(best, prediction))
         remaining.remove(best)
         apply(graph, best)  # and it stays so for the next ones
