@@ -116,3 +116,10 @@ def test_a_frame_with_a_function_of_a_debugger_is_left_as_it_is():
     assert place.number_frames(frame) == []
     assert frame.f_trace is debug
     frame.f_trace = None
+
+
+def test_two_calls_in_one_line_are_two_instructions():
+    frame = sys._getframe()
+    first, second = place.instruction_of(frame), place.instruction_of(frame)
+    assert 0 <= first < second
+    assert place.instruction_of(None) == -1

@@ -232,6 +232,7 @@ def write_call(event, name, scope):
     event["line"] = line
     event["function"] = function
     event["frames"] = place.number_frames(frame)
+    event["instruction"] = place.instruction_of(frame)
     graph_function = ray_internals.graph_function()
     if graph_function:
         event["graph_function"] = graph_function

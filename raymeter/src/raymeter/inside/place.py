@@ -103,6 +103,13 @@ def number_frames(frame):
     return found
 
 
+def instruction_of(frame):
+    """Return which instruction of the user's function runs, because one line can call a library twice; -1 without."""
+    if frame is None or kind_of(frame.f_code) != USERS:
+        return -1
+    return frame.f_lasti
+
+
 def find_line():
     """Return "file:line" and the function of the innermost call by the user's code, or by a library without one."""
     return line_of(find_frame())

@@ -81,6 +81,9 @@ class Call:
     frames: list[int] = field(
         default_factory=list
     )  # numbers of the run of this function, and of its callers; [] if unknown
+    instruction: int = (
+        -1
+    )  # of the function, because one line can call a library twice; -1 if unknown
     graph_function: str = ""  # of Ray, which made or ended a compiled graph with this call
     # Of a submission
     kind: str = ""  # "task", "method" or "actor"
