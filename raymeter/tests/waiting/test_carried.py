@@ -49,6 +49,11 @@ INDEPENDENT = {
             text = ray.get(fetch.remote(page))
             tokens = ray.get(split.remote(text))
     """,
+    "a reference": """
+        for shard in shards:
+            reference = work.remote(shard)
+            results.append(ray.get(reference))
+    """,
     "a comprehension": "answers = [ray.get(ask.remote(question)) for question in range(8)]",
     "a list of references": """
         while step < 10:
@@ -70,6 +75,11 @@ DEPENDENT = {
     "an object that keeps the result": """
         for _ in range(5):
             model.update(ray.get(compute.remote(model.weights)))
+    """,
+    "a reference of the last task": """
+        for _ in range(5):
+            reference = train.remote([reference])
+            ray.get(reference)
     """,
     "an attribute": """
         def run(self):

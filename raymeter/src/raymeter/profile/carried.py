@@ -160,7 +160,7 @@ class Pass:
                 continue
             named = [keyword.value for keyword in call.keywords]
             values = [*call.args, *named]
-            if last_name(call.func) == SUBMISSION:
+            if is_submission(call):
                 used = [call.func, *values]
                 self.is_used = self.is_used or any(self.is_known(value) for value in used)
             elif any(self.is_result(value) for value in values):
@@ -184,7 +184,7 @@ class Pass:
             return True
         if not self.sees_gets:
             return False
-        return any(self.is_get(inner) for inner in ast.walk(node))
+        return any(self.is_get(inner) or is_submission(inner) for inner in ast.walk(node))
 
     def is_known(self, node: ast.AST) -> bool:
         """Return whether an expression contains a name that holds a result, or a part of one."""
@@ -207,6 +207,11 @@ def is_get(node: ast.AST, line: int) -> bool:
     return is_ray or spans(node, line)
 
 
+def is_submission(node: ast.AST) -> bool:
+    """Return whether an expression submits a task, whose reference is as good as its result."""
+    return isinstance(node, ast.Call) and last_name(node.func) == SUBMISSION
+
+
 def spans(node: ast.Call, line: int) -> bool:
     last = node.end_lineno or node.lineno
     return node.lineno <= line <= last
@@ -215,7 +220,7 @@ def spans(node: ast.Call, line: int) -> bool:
 def has_chain(loop: ast.AST, line: int) -> bool:
     """Return whether a submission in a line has the result of another one as an argument."""
     for call in ast.walk(loop):
-        if not isinstance(call, ast.Call) or last_name(call.func) != SUBMISSION:
+        if not isinstance(call, ast.Call) or not is_submission(call):
             continue
         if spans(call, line) and any(is_get(inner, line) for inner in ast.walk(call)):
             return True

@@ -37,7 +37,9 @@ def say_alone(profile: Profile) -> str:
     for finding in profile.findings:
         if finding.cause == waiting.CAUSE and not finding.savings:
             place = relative(finding.line)
-            return f"But: {finding.title}, line {place}. {finding.change} (raymeter explain {finding.section})."
+            happens = finding.title[:1].lower() + finding.title[1:]
+            advice = f"{finding.change} (raymeter explain {finding.section})"
+            return f"But {happens}, line {place}. {advice}."
     return ""
 
 
