@@ -170,7 +170,8 @@ def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
             continue
         found = find_work(edges, starts, saving.start)
         matching = [edge for edge in found if matches(edge, saving)]
-        for edge in centred(matching, saving.start) or narrowest(matching):
+        whole = centred(matching, saving.start) if saving.part == "store" else []
+        for edge in whole or narrowest(matching):
             changes.append(Change(edge, edge.seconds, edge.source))
             edge.seconds = max(0.0, edge.seconds - saving.seconds)
     return changes
@@ -220,9 +221,9 @@ def matches(edge: Edge, saving: Saving) -> bool:
 
 
 def centred(edges: list[Edge], time: float) -> list[Edge]:
-    """Return the edges of the event whose middle is at this time, as it is for a saving in the whole of an event.
+    """Return the edges of the event whose middle is at this time: that of the result to which a saving belongs.
 
-    So of several results that threads of a process store at the same time, the right one gets shorter.
+    Threads of a process store results at the same time, so the one that begins last may be another one.
     """
     around = [edge for edge in edges if abs(middle_of(edge) - time) <= CLOCK_SECONDS]
     if not around:
