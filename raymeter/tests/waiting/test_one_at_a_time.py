@@ -217,3 +217,17 @@ for step in range(6):
     steps = find_steps(program)
     assert steps.line == f"{file}:5"
     assert steps.count == PASSES
+
+
+def test_a_loop_whose_passes_need_each_other_has_its_passes_for_steps(tmp_path):
+    line = write_source(tmp_path, STATE)
+    steps = find_steps(make_serial(line, frames="pass"))
+    assert steps.count == PASSES * TASKS
+
+
+def test_a_loop_with_two_tasks_in_each_pass_has_its_passes_for_steps():
+    program = make_serial(frames="pass", actors=2)
+    for call in program.recording.calls:
+        if call.actor == "actor-1" or (call.objects and int(call.objects[0][24:48], 16) % 2):
+            call.line = "/made/train.py:29"
+    assert find_steps(program).count == PASSES * TASKS / 2

@@ -13,7 +13,7 @@ from raymeter.causes.waits import Lane, group_by_lane
 from raymeter.causes.work_of_tasks import WorkOfTasks
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Task
-from raymeter.profile.one_at_a_time import is_one_at_a_time
+from raymeter.profile.one_at_a_time import has_one_task_each
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.source_code import loops_around
 from raymeter.profile.steps import Steps
@@ -22,7 +22,6 @@ from raymeter.units import format_milliseconds, significant
 CAUSE = "one task at a time"
 CLOCK_SECONDS = 0.001  # by which the clocks of two events may differ
 MIN_TASKS = 2  # per step that could run at the same time
-MAX_ALONE = 1.1  # tasks per step, if each step is one task
 MIN_GAIN = 0.1  # of the time of tasks, that is saved if they run at the same time
 CHANGE = "Submit all tasks first, and call ray.get once with the list of their references."
 CONDITION = "If these tasks do not need each other, submit all of them first, and call ray.get once"
@@ -140,9 +139,7 @@ class Finder:
         if (process, thread) != (steps.process, steps.thread):
             return False
         own = calls_of_steps(self.program, steps)
-        submissions = [call for call in own if call.event == "call"]
-        has_others = len(submissions) > MAX_ALONE * steps.count
-        return not has_others and is_one_at_a_time(own)
+        return has_one_task_each(own, steps.count)
 
     def find_among_steps(self, calls: list[Call], is_sure: bool) -> Finding | None:
         """Return a finding if the tasks of several steps could run at the same time.

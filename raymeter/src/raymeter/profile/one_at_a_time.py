@@ -6,6 +6,7 @@ from raymeter.profile.counted import TASK_DIGITS
 from raymeter.profile.events import Call
 
 MIN_SHARE = 0.9  # of the tasks of a thread, whose results it gets before it submits another one
+MAX_TASKS = 1.1  # of each pass, in the mean, if it has one
 
 
 def is_one_at_a_time(calls: Sequence[Call]) -> bool:
@@ -21,6 +22,13 @@ def is_one_at_a_time(calls: Sequence[Call]) -> bool:
         elif gets_only(call, last):
             taken += 1
     return taken >= MIN_SHARE * len(submissions)
+
+
+def has_one_task_each(calls: Sequence[Call], passes: int) -> bool:
+    """Return whether a thread does nothing else in each of its passes."""
+    submissions = [call for call in calls if call.event == "call"]
+    has_others = len(submissions) > MAX_TASKS * passes
+    return not has_others and is_one_at_a_time(calls)
 
 
 def could_run_together(submissions: Iterable[Call]) -> bool:

@@ -16,7 +16,7 @@ from raymeter.errors import UserError
 from raymeter.profile.cuts import MIN_STEPS, Cut, Key, collapse, cut_at, key_of
 from raymeter.profile.events import Call
 from raymeter.profile.library_threads import is_users
-from raymeter.profile.one_at_a_time import is_one_at_a_time
+from raymeter.profile.one_at_a_time import has_one_task_each
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.source_code import loops_around
 from raymeter.profile.statements import in_frames, without_pipeline
@@ -178,15 +178,24 @@ class Cutter:
         if chosen is None:
             return None
         chosen = without_pipeline(chosen)
-        if is_one_at_a_time(chosen.in_steps):
+        if self.is_list_of_tasks(chosen):
             chosen = self.around_loop(chosen) or in_frames(chosen) or chosen
         return chosen
 
-    def around_loop(self, cut: Cut) -> Cut | None:
-        """Return the steps of the loop around that of a cut, if it calls Ray by itself; else None.
+    def is_list_of_tasks(self, cut: Cut) -> bool:
+        """Return whether each pass is one task and its result, and does not need the last one, as far as it is known.
 
-        The passes of a loop that waits for one task after the other are not steps if it stands in another one.
+        Such a loop works on a list, and is a part of a step if it stands in another one.
         """
+        calls = cut.in_steps
+        if not has_one_task_each(calls, len(cut.starts)):
+            return False
+        lines = [call.line for call in calls if call.event == "get"]
+        loops = loops_around(lines[0], self.program.recording.start)
+        return not loops or not loops[0].needs_last_pass(lines[0])
+
+    def around_loop(self, cut: Cut) -> Cut | None:
+        """Return the steps of the loop around that of a cut, if it calls Ray by itself; else None."""
         loops = loops_around(cut.line, self.program.recording.start)
         if len(loops) < 2:
             return None
