@@ -21,7 +21,8 @@ kinds = {}  # id of a code object -> one of these three; an id costs much less t
 lines = {}  # ids of code objects and an instruction -> what find_line returns for it
 kept_codes = []  # so that no other code object gets one of these ids
 MAX_MARKED = 3  # frames of a call that are numbered: that of its line, and its callers
-MAX_LOOKED_AT = 8  # frames, until these are found
+MAX_DEPTH = 6  # callers of a frame that get numbers with it
+MAX_LOOKED_AT = 8  # frames between two of the user's code
 numbers = itertools.count(1)  # of frames
 
 
@@ -69,12 +70,12 @@ def task_line():
 
 
 class Mark:
-    """The number of a frame. It is where a debugger has a function of its own, and does nothing if it is called."""
+    """The numbers of a frame and of its callers. It is where a debugger has a function, and does nothing if called."""
 
-    __slots__ = ("number",)
+    __slots__ = ("numbers",)
 
-    def __init__(self):
-        self.number = next(numbers)
+    def __init__(self, numbers):
+        self.numbers = numbers
 
     def __call__(self, frame, event, argument):
         return None
@@ -86,21 +87,40 @@ def number_frames(frame):
     A frame is one run of a function, or of a comprehension before Python 3.12. It keeps its number, and nothing here
     keeps the frame. A debugger needs the place of the number for itself.
     """
-    if frame is None or sys.gettrace() is not None:
-        return []
-    found = []
+    if frame is None:
+        return ()
+    mark = frame.f_trace
+    if type(mark) is Mark:
+        return mark.numbers
+    if mark is not None or sys.gettrace() is not None or kind_of(frame.f_code) != USERS:
+        return ()
+    return mark_frame(frame, MAX_DEPTH).numbers
+
+
+def mark_frame(frame, depth):
+    """Give a number to a frame and to at most `depth` of its callers, and return its mark."""
+    callers = ()
+    caller = users_caller(frame) if depth else None
+    if caller is not None:
+        mark = caller.f_trace
+        if mark is None:
+            mark = mark_frame(caller, depth - 1)
+        if type(mark) is Mark:
+            callers = mark.numbers
+    of_all = (next(numbers), *callers)
+    mark = frame.f_trace = Mark(of_all[:MAX_MARKED])
+    return mark
+
+
+def users_caller(frame):
+    """Return the next frame of the user's code around one; None if it is far away."""
     for _ in range(MAX_LOOKED_AT):
-        if kind_of(frame.f_code) == USERS:
-            mark = frame.f_trace
-            if mark is None:
-                mark = frame.f_trace = Mark()
-            elif type(mark) is not Mark:
-                break
-            found.append(mark.number)
         frame = frame.f_back
-        if frame is None or len(found) == MAX_MARKED:
-            break
-    return found
+        if frame is None:
+            return None
+        if kind_of(frame.f_code) == USERS:
+            return frame
+    return None
 
 
 def instruction_of(frame):
