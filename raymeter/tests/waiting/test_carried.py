@@ -172,3 +172,9 @@ def test_the_loops_around_a_line_are_those_of_its_function(tmp_path):
     (loop,) = loops_around(f"{path}:5", start=1.0)
     assert loop.contains(f"{path}:5")
     assert not loop.contains(f"{path}:3")
+
+
+def test_what_python_warns_about_in_the_code_is_not_printed(tmp_path, recwarn):
+    text = "while True:\n    x = '\\d' is ray.get(work.remote(1))\n"
+    assert judge(tmp_path, text) is False
+    assert not recwarn.list

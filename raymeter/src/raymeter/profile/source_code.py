@@ -5,6 +5,7 @@ known.
 """
 
 import ast
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,7 +73,9 @@ def read_tree(file: str, start: float) -> ast.Module | None:
     try:
         if path.stat().st_mtime > start:
             return None
-        return ast.parse(path.read_bytes())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the code, which is not ours
+            return ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
 
