@@ -196,12 +196,13 @@ def make_inner_wait(task: str, start: float, end: float):
     )
 
 
-def test_a_loop_inside_of_another_one_is_a_part_of_its_steps(tmp_path):
+@pytest.mark.parametrize("event", ["put", "call"])
+def test_a_loop_inside_of_another_one_is_a_part_of_its_steps(event, tmp_path):
     text = """
 for step in range(6):
     for question in questions:
         answers.append(ray.get(ask.remote(question)))
-    ray.put(answers)
+    train.remote(ray.put(answers))
 """
     line = write_source(tmp_path, text)
     file, _, _ = line.rpartition(":")
@@ -210,9 +211,15 @@ for step in range(6):
     builder = Builder()
     for step, last in enumerate(gets[TASKS - 1 :: TASKS]):
         last.seconds -= CALL_SECONDS
-        put = builder.call("put", last.end, CALL_SECONDS, object=f"{step:056x}", line=f"{file}:5")
-        put.number = 1000 + step
-        program.recording.calls.append(put)
+        values = {
+            "object": f"{step:056x}",
+            "task": f"{step:024x}{0xE:024x}",
+            "kind": "task",
+            "line": f"{file}:5",
+        }
+        other = builder.call(event, last.end, CALL_SECONDS, **values)
+        other.number = 1000 + step
+        program.recording.calls.append(other)
     program.recording.calls.sort(key=lambda call: call.start)
     steps = find_steps(program)
     assert steps.line == f"{file}:5"

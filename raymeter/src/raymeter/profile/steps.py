@@ -187,7 +187,7 @@ class Cutter:
 
         Such a loop works on a list, and is a part of a step if it stands in another one.
         """
-        calls = cut.in_steps
+        calls = [call for call in cut.in_steps if key_of(call) in cut.content]
         if not has_one_task_each(calls, len(cut.starts)):
             return False
         lines = [call.line for call in calls if call.event == "get"]
