@@ -54,6 +54,7 @@ parts = PickledParts()
 live_objects = identity.LiveObjects()
 known_parts = identity.KnownParts()
 contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or None]
+compared_contents = set()  # sums of samples of messages that were compared with an earlier one
 kinds_seen = {}  # kind of a message -> how often
 measured_kinds = {}  # kind of a message -> what was measured of its alternatives
 small_in_row = {}  # type of a message -> how many of them were small since the last large one
@@ -437,12 +438,22 @@ def add_content(event):
             seen[1] = event["whole"] = full_sum(buffers)
         return
     seen[0] += 1
-    if seen[0] > VERIFIED_REPEATS or not has_time_for_repeats():
+    if seen[0] > VERIFIED_REPEATS or not may_compare(seen):
         return
     total = event["whole"] = full_sum(buffers)
     if seen[1] is not None:
         event["is_same"] = total == seen[1]
+        compared_contents.add(content)
     seen[1] = total
+
+
+def may_compare(seen):
+    """Return whether there is time for the sum of a message; for a first comparison with an earlier one, there is.
+
+    Else nothing would be known of messages of which a few already take the whole budget.
+    """
+    is_first = seen[1] is not None and not compared_contents
+    return is_first or has_time_for_repeats()
 
 
 def add_parts(event, large):
