@@ -55,6 +55,7 @@ class Finding:
     settings: dict[str, str] = field(default_factory=dict)  # variables, if the change needs no code
     price: str = ""  # what the change costs, such as memory
     other_lines: list[str] = field(default_factory=list)
+    is_limit: bool = False  # the savings are the most that the change can save
 
     @property
     def section(self) -> str:

@@ -1,4 +1,4 @@
-"""Each trial creates six evaluators with the same model, which each constructor call stores again.
+"""Each trial creates three evaluators with the same model, which each constructor call stores again.
 
 Source: ray-project/ray#61379, ray-project/ray#61996
 Cause: the same content is sent again
@@ -19,11 +19,11 @@ class Evaluator:
 
 
 def main():
-    ray.init(num_cpus=4, object_store_memory=3 * 10**9)
+    ray.init(num_cpus=4, object_store_memory=6 * 10**9)
     for trial in measured_steps(4):
-        model = np.full((10_240, 4096), trial, np.float32)  # 160 MiB
+        model = np.full((40_960, 4096), trial, np.float32)  # 640 MiB
         argument = ray.put(model) if FIXED else model
-        evaluators = [Evaluator.remote(argument) for _ in range(6)]  # CAUSE
+        evaluators = [Evaluator.remote(argument) for _ in range(3)]  # CAUSE
         ray.get([evaluator.evaluate.remote(trial) for evaluator in evaluators])
         for evaluator in evaluators:
             ray.kill(evaluator)

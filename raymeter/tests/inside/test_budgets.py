@@ -78,3 +78,23 @@ def test_only_many_calls_are_sampled(made_recorder, count, is_sampled):
         made_recorder.window_calls += 1
     made_recorder.spend_on_small_call(0.5)
     assert (made_recorder.period > 1) == is_sampled
+
+
+def add_content(monkeypatch, buffer: bytes) -> dict:
+    monkeypatch.setattr(calls.parts, "buffers", [buffer])
+    event = {}
+    calls.add_content(event)
+    return event
+
+
+def test_a_first_repeat_is_compared_although_large_messages_have_spent_the_budget(
+    made_recorder, monkeypatch
+):
+    monkeypatch.setattr(calls, "contents", {})
+    monkeypatch.setattr(calls, "compared_contents", set())
+    first, second = b"a" * 10_000, b"b" * 10_000
+    assert "is_same" not in add_content(monkeypatch, first)
+    add_content(monkeypatch, second)
+    made_recorder.spend_extra("repeats", 100.0)
+    assert add_content(monkeypatch, first)["is_same"]
+    assert "is_same" not in add_content(monkeypatch, second)

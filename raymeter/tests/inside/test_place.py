@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import sys
 
 from raymeter.inside import place, ray_internals
 
@@ -66,3 +67,59 @@ def test_a_compiled_graph_has_the_line_of_the_method_that_it_runs(monkeypatch):
     monkeypatch.setattr(ray_internals, "compiled_method", lambda: "forward")
     line = f"{HERE}:{Policy.forward.__code__.co_firstlineno}"
     assert place.running_line("Policy.__ray_call__") == line
+
+
+def number_in_comprehension():
+    numbers = [place.number_frames(place.find_frame()) for _ in range(3)]
+    return numbers
+
+
+def test_calls_of_one_run_of_a_function_have_its_number():
+    first = number_in_comprehension()
+    second = number_in_comprehension()
+    assert first[0] == first[1] == first[2]
+    assert first[0] != second[0]
+    assert len(first[0]) == place.MAX_MARKED
+
+
+def test_calls_of_one_caller_have_its_number():
+    def call():
+        return place.number_frames(place.find_frame())
+
+    inner, outer = call()[:2]
+    later_inner, later_outer = call()[:2]
+    assert inner != later_inner
+    assert outer == later_outer
+
+
+def test_a_debugger_keeps_the_place_of_the_number(monkeypatch):
+    frame = sys._getframe()
+    tracing = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        assert place.number_frames(frame) == ()
+        assert frame.f_trace is None
+    finally:
+        sys.settrace(tracing)
+    place.number_frames(frame)
+    mine = place.Mark((1,))
+    monkeypatch.setattr(sys, "gettrace", lambda: None)
+    assert mine(frame, "line", None) is None
+
+
+def test_a_frame_with_a_function_of_a_debugger_is_left_as_it_is():
+    def debug(*_):
+        return None
+
+    frame = sys._getframe()
+    frame.f_trace = debug
+    assert place.number_frames(frame) == ()
+    assert frame.f_trace is debug
+    frame.f_trace = None
+
+
+def test_two_calls_in_one_line_are_two_instructions():
+    frame = sys._getframe()
+    first, second = place.instruction_of(frame), place.instruction_of(frame)
+    assert 0 <= first < second
+    assert place.instruction_of(None) == -1

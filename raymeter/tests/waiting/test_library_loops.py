@@ -92,6 +92,40 @@ def test_a_statement_that_submits_a_task_for_each_that_has_ended_is_one_step():
     assert max(lengths_of(steps)) < 1.2 * min(lengths_of(steps))
 
 
+def make_iterator(instructions: tuple[int, int]) -> Program:
+    """Return a loop over the results of a library, which is asked for them one by one, with two tasks at a time.
+
+    The library submits the first two tasks when the loop begins, and each other one when it is asked for a result.
+    In some passes, both results are taken before the next task is submitted.
+    """
+    builder = Builder()
+    time = 1.0
+    begin, ask = instructions
+    for step in range(PASSES):
+        waiting: list[str] = []
+        for number in range(SUBMISSIONS):
+            is_empty = number == 4 and step % 2 == 0
+            while len(waiting) == 2 or (is_empty and waiting):
+                objects = [f"{waiting.pop(0)}01000000"]
+                builder.call("get", time, 0.01, objects=objects, count=1, line=LINE)
+                time += 0.011
+            task = task_of(step, number)
+            waiting.append(task)
+            values = {"name": "A.run", "line": LINE, "instruction": begin if number < 2 else ask}
+            builder.call("call", time, 0.001, kind="method", task=task, **values)
+            builder.task(task, "A.run", time + 0.001, 0.005, actor="a")
+            time += 0.002
+        objects = [f"{task}01000000" for task in waiting]
+        builder.call("get", time, 0.01, objects=objects, count=2, line=LINE)
+        time += 0.011
+    return builder.program()
+
+
+def test_a_loop_over_results_of_a_library_begins_with_the_instruction_that_calls_it():
+    assert find_steps(make_iterator((10, 34))).count == PASSES
+    assert find_steps(make_iterator((-1, -1))).count > PASSES
+
+
 def test_a_pipeline_that_is_never_empty_keeps_its_passes():
     builder = Builder()
     for number in range(30):

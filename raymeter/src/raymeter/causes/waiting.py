@@ -1,44 +1,236 @@
 """Find loops that wait for one task after the other, although the tasks do not need each other.
 
 Sources: "Anti-pattern: calling ray.get in a loop harms parallelism" in Ray's documentation, and reports such as
-ray#25448. What a change gains is limited by the number of cores.
+ray#25448. What a change gains is limited by the actors, by the CPUs that Ray has for tasks, and by the cores, as far as
+the tasks compute.
 """
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from raymeter.causes.savings import total
+from raymeter.causes.waits import Lane, group_by_lane
+from raymeter.causes.work_of_tasks import WorkOfTasks
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Task
+from raymeter.profile.one_at_a_time import has_one_task_each
 from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.profile.source_code import loops_around
 from raymeter.profile.steps import Steps
 from raymeter.units import format_milliseconds, significant
 
 CAUSE = "one task at a time"
 CLOCK_SECONDS = 0.001  # by which the clocks of two events may differ
 MIN_TASKS = 2  # per step that could run at the same time
+MIN_GAIN = 0.1  # of the time of tasks, that is saved if they run at the same time
+CHANGE = "Submit all tasks first, and call ray.get once with the list of their references."
+CONDITION = "If these tasks do not need each other, submit all of them first, and call ray.get once"
+LIMIT = "it saves less if each list has few tasks: where one ends and the next one begins was not recorded."
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A call that waits for one task."""
+
+    call: Call
+    task: Task
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tasks that one thread runs one after the other."""
+
+    waits: list[Wait]
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [wait.task for wait in self.waits]
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds_of(task) for task in self.tasks)
+
+    @property
+    def least_seconds(self) -> float:
+        """Return how long the longest task takes, or the tasks of one actor, which runs one after the other."""
+        by_actor: dict[str, float] = defaultdict(float)
+        for task in self.tasks:
+            place = task.actor or task.task
+            by_actor[place] += seconds_of(task)
+        return max(by_actor.values())
+
+
+def seconds_of(task: Task) -> float:
+    """Return how long a task ran."""
+    if task.execute is None:
+        return 0.0
+    start, end = task.execute
+    return end - start
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each line that waits for one task after the other."""
-    waits: dict[tuple[str, int, str], list[Call]] = defaultdict(list)
-    for call in program.recording.calls:
-        is_single = call.event == "get" and call.count == 1
-        step = steps.of(call.start)
-        if is_single and step is not None:
-            place = call.process, call.thread, call.line
-            waits[place].append(call)
+    gets = [call for call in program.recording.calls if call.event == "get"]
+    of_one = [call for call in gets if call.count == 1]
+    by_line: dict[str, dict[Lane, list[Call]]] = defaultdict(dict)
+    for lane, calls in group_by_lane(of_one, steps).items():
+        _, _, _, line = lane
+        by_line[line][lane] = calls
+    finder = Finder(program, steps)
     findings = []
-    for calls in waits.values():
-        tasks = serial_tasks(program, calls)
-        per_step = len(tasks) / steps.count
-        if per_step >= MIN_TASKS:
-            findings.append(make_finding(program, steps, calls, tasks))
+    for line, lanes in by_line.items():
+        finding = finder.find_at_line(line, lanes)
+        if finding is not None:
+            findings.append(finding)
     return findings
 
 
-def serial_tasks(program: Program, calls: list[Call]) -> list[Task]:
-    """Return the tasks of which each was submitted after the last one was got, without its result as an argument."""
-    tasks = []
+class Finder:
+    """Judge the waits of each line."""
+
+    def __init__(self, program: Program, steps: Steps) -> None:
+        self.program = program
+        self.steps = steps
+        self.work = WorkOfTasks(program)
+
+    def find_at_line(self, line: str, lanes: dict[Lane, list[Call]]) -> Finding | None:
+        """Return a finding if tasks of a step could run at the same time, or those of several steps."""
+        needs_last = self.needs_last_pass(line)
+        if needs_last:
+            return None
+        is_sure = needs_last is False
+        if self.is_alone(list(lanes)):
+            (calls,) = lanes.values()
+            return self.find_among_steps(calls, is_sure)
+        by_step: dict[int, list[Batch]] = defaultdict(list)
+        count = 0
+        for calls in lanes.values():
+            for step, batch in self.split(calls, is_sure).items():
+                by_step[step].append(batch)
+                count += len(batch.tasks)
+        if count / self.steps.count < MIN_TASKS:
+            return None
+        return self.make_finding(line, list(by_step.values()))
+
+    def needs_last_pass(self, line: str) -> bool | None:
+        """Return whether a task needs the result of the last one, as the code of the program shows; None if unknown."""
+        loops = loops_around(line, self.program.recording.start)
+        if not loops:
+            return None
+        innermost = loops[0]
+        return innermost.needs_last_pass(line)
+
+    def split(self, calls: list[Call], is_sure: bool) -> dict[int, Batch]:
+        """Return the tasks of each step for which a thread waits one after the other, if there are at least two."""
+        by_step: dict[int, list[Wait]] = defaultdict(list)
+        for wait in serial_waits(self.program, calls, is_sure):
+            step = self.steps.of(wait.call.start)
+            if step is not None:
+                by_step[step].append(wait)
+        batches = {step: Batch(waits) for step, waits in by_step.items()}
+        return {step: batch for step, batch in batches.items() if len(batch.waits) >= MIN_TASKS}
+
+    def is_alone(self, lanes: list[Lane]) -> bool:
+        """Return whether each step is one task and nothing else, so that tasks of several steps may be independent."""
+        steps = self.steps
+        if len(lanes) != 1 or steps.is_whole_program:
+            return False
+        process, thread, _, _ = lanes[0]
+        if (process, thread) != (steps.process, steps.thread):
+            return False
+        own = calls_of_steps(self.program, steps)
+        return has_one_task_each(own, steps.count)
+
+    def find_among_steps(self, calls: list[Call], is_sure: bool) -> Finding | None:
+        """Return a finding if the tasks of several steps could run at the same time.
+
+        If the code does not show it, there is no saving, because they may need each other.
+        """
+        batch = Batch(serial_waits(self.program, calls, is_sure))
+        if len(batch.waits) < MIN_TASKS or self.share_actors(batch.tasks):
+            return None
+        line = calls[0].line
+        finding = self.make_finding(line, [[batch]])
+        if finding is None:
+            return None
+        name = batch.tasks[0].name
+        finding.title = f"Each step is one {name}, which begins when the last one has ended"
+        if is_sure:
+            finding.is_limit = True
+            finding.price = LIMIT
+            return finding
+        finding.change = CONDITION
+        finding.savings = []
+        finding.seconds = 0.0
+        return finding
+
+    def share_actors(self, tasks: list[Task]) -> bool:
+        """Return whether these tasks call methods of an actor, which may keep something from one for the next."""
+        names = {task.task for task in tasks}
+        methods = [call for call in self.program.recording.calls if call.kind == "method"]
+        return any(call.by in names for call in methods)
+
+    def saved_share(self, batch: Batch, together: list[Batch]) -> float:
+        """Return which share of the time of a batch is saved, if it runs at the same time as the others of its step."""
+        computing = 0.0
+        occupied = 0.0
+        for other in together:
+            for task in other.tasks:
+                computing += self.work.computing_seconds(task)
+                occupied += self.work.cpu_seconds(task)
+        on_cores = computing / self.work.cores
+        on_cpus = occupied / max(1.0, self.work.cpus)
+        least = max(batch.least_seconds, on_cores, on_cpus)
+        return max(0.0, 1 - least / batch.seconds)
+
+    def make_finding(self, line: str, by_step: list[list[Batch]]) -> Finding | None:
+        """Return what it would gain to run the tasks of each batch at the same time; None if that is little.
+
+        k tasks at the same time are as fast as one after the other, each in a k-th of its time.
+        """
+        savings: list[Saving] = []
+        waits: list[Wait] = []
+        for together in by_step:
+            for batch in together:
+                waits += batch.waits
+                share = self.saved_share(batch, together)
+                for task in batch.tasks:
+                    savings += self.work.shorten(task, share)
+        serial = Batch(waits)
+        saved = total(savings)
+        if saved < MIN_GAIN * serial.seconds:
+            return None
+        count = self.steps.count
+        per_step = significant(len(waits) / count, 2)
+        waited = sum(wait.call.seconds for wait in waits)
+        text = format_milliseconds(waited / count)
+        name = waits[0].task.name
+        return Finding(
+            cause=CAUSE,
+            title=f"{per_step} times per step, the next {name} begins when the last one has ended: {text} of waiting",
+            line=line,
+            change=CHANGE,
+            seconds=saved / count,
+            savings=savings,
+        )
+
+
+def calls_of_steps(program: Program, steps: Steps) -> list[Call]:
+    """Return the calls of the thread of the steps during them."""
+    own = []
+    for call in program.recording.calls:
+        is_own = (call.process, call.thread) == (steps.process, steps.thread)
+        if is_own and steps.of(call.start) is not None:
+            own.append(call)
+    return own
+
+
+def serial_waits(program: Program, calls: list[Call], is_sure: bool) -> list[Wait]:
+    """Return the waits for tasks that were submitted after the last one was got, without its result as an argument.
+
+    A large argument may hold such a result, unless it is sure that it does not.
+    """
+    waits = []
     last_end = 0.0
     last_object = ""
     for call in calls:
@@ -49,45 +241,9 @@ def serial_tasks(program: Program, calls: list[Call]) -> list[Task]:
             continue
         needs_last = last_object in submission.references
         is_later = submission.start >= last_end - CLOCK_SECONDS
-        if is_later and not needs_last and not submission.messages:
-            tasks.append(task)
+        may_need_last = bool(submission.messages) and not is_sure
+        if is_later and not needs_last and not may_need_last:
+            waits.append(Wait(call, task))
         last_end = call.end
         last_object = call.objects[0]
-    return tasks
-
-
-def parallel_tasks(program: Program, tasks: list[Task], per_step: float) -> float:
-    """Return how many of these tasks could run at the same time: one per actor, and one per core."""
-    cores = max(process.cores for process in program.recording.processes)
-    actors = {task.actor for task in tasks if task.actor}
-    if actors:
-        cores = min(cores, len(actors))
-    return min(per_step, cores)
-
-
-def make_finding(program: Program, steps: Steps, calls: list[Call], tasks: list[Task]) -> Finding:
-    """Return what it would gain to run as many tasks at the same time as there are cores or actors.
-
-    k tasks at the same time are as fast as one after the other, each in a k-th of its time.
-    """
-    per_step = len(tasks) / steps.count
-    at_once = max(1.0, parallel_tasks(program, tasks, per_step))
-    savings = []
-    for task in tasks:
-        assert task.execute is not None  # serial_tasks leaves others out
-        start, end = task.execute
-        seconds = (end - start) * (1 - 1 / at_once)
-        process = program.process_of(task)
-        saving = Saving(process, 0, (start + end) / 2, seconds, "execute")
-        savings.append(saving)
-    waited = sum(call.seconds for call in calls) / steps.count
-    name = tasks[0].name
-    return Finding(
-        cause=CAUSE,
-        title=f"{significant(per_step, 2)} times per step, the next {name} begins when the last one has ended: "
-        f"{format_milliseconds(waited)} of waiting",
-        line=calls[0].line,
-        change="Submit all tasks first, and call ray.get once with the list of their references.",
-        seconds=total(savings) / steps.count,
-        savings=savings,
-    )
+    return waits

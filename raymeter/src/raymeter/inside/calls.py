@@ -54,6 +54,7 @@ parts = PickledParts()
 live_objects = identity.LiveObjects()
 known_parts = identity.KnownParts()
 contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or None]
+compared_contents = set()  # sums of samples of messages that were compared with an earlier one
 kinds_seen = {}  # kind of a message -> how often
 measured_kinds = {}  # kind of a message -> what was measured of its alternatives
 small_in_row = {}  # type of a message -> how many of them were small since the last large one
@@ -215,7 +216,8 @@ def write_event_of_scope(record, scope, args, kwargs, result):
 
 def write_call(event, name, scope):
     """Write the event of a call with its task, thread and line. Calls without a large message may be sampled."""
-    line, function = place.find_line()
+    frame = place.find_frame()
+    line, function = place.line_of(frame)
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
     is_small = not scope.messages and not scope.deserialise_seconds
@@ -230,6 +232,8 @@ def write_call(event, name, scope):
     event["thread"] = threading.get_ident()
     event["line"] = line
     event["function"] = function
+    event["frames"] = place.number_frames(frame)
+    event["instruction"] = place.instruction_of(frame)
     graph_function = ray_internals.graph_function()
     if graph_function:
         event["graph_function"] = graph_function
@@ -434,12 +438,22 @@ def add_content(event):
             seen[1] = event["whole"] = full_sum(buffers)
         return
     seen[0] += 1
-    if seen[0] > VERIFIED_REPEATS or not has_time_for_repeats():
+    if seen[0] > VERIFIED_REPEATS or not may_compare(seen):
         return
     total = event["whole"] = full_sum(buffers)
     if seen[1] is not None:
         event["is_same"] = total == seen[1]
+        compared_contents.add(content)
     seen[1] = total
+
+
+def may_compare(seen):
+    """Return whether there is time for the sum of a message; for a first comparison with an earlier one, there is.
+
+    Else nothing would be known of messages of which a few already take the whole budget.
+    """
+    is_first = seen[1] is not None and not compared_contents
+    return is_first or has_time_for_repeats()
 
 
 def add_parts(event, large):
@@ -722,6 +736,7 @@ def write_known_tasks():
     tasks.wait_for_reports(is_own_cluster)
     for task in tasks.read_tasks():
         recorder.write(task)
+    recorder.write(tasks.describe_cluster())
 
 
 WRAPPERS = {

@@ -1,6 +1,7 @@
 """Find the line of the user's code that has called Ray."""
 
 import functools
+import itertools
 import linecache
 import os
 import sys
@@ -19,6 +20,10 @@ SKIPPED, LIBRARY, USERS = 0, 1, 2
 kinds = {}  # id of a code object -> one of these three; an id costs much less to look up than the object
 lines = {}  # ids of code objects and an instruction -> what find_line returns for it
 kept_codes = []  # so that no other code object gets one of these ids
+MAX_MARKED = 3  # frames of a call that are numbered: that of its line, and its callers
+MAX_DEPTH = 6  # callers of a frame that get numbers with it
+MAX_LOOKED_AT = 8  # frames between two of the user's code
+numbers = itertools.count(1)  # of frames
 
 
 def kind_of(code):
@@ -64,8 +69,79 @@ def task_line():
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
+class Mark:
+    """The numbers of a frame and of its callers. It is where a debugger has a function, and does nothing if called."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def __call__(self, frame, event, argument):
+        return None
+
+
+def number_frames(frame):
+    """Return the numbers of a frame of the user's code and of its callers, the innermost first.
+
+    A frame is one run of a function, or of a comprehension before Python 3.12. It keeps its number, and nothing here
+    keeps the frame. A debugger needs the place of the number for itself.
+    """
+    if frame is None:
+        return ()
+    mark = frame.f_trace
+    if type(mark) is Mark:
+        return mark.numbers
+    if mark is not None or sys.gettrace() is not None or kind_of(frame.f_code) != USERS:
+        return ()
+    return mark_frame(frame, MAX_DEPTH).numbers
+
+
+def mark_frame(frame, depth):
+    """Give a number to a frame and to at most `depth` of its callers, and return its mark."""
+    callers = ()
+    caller = users_caller(frame) if depth else None
+    if caller is not None:
+        mark = caller.f_trace
+        if mark is None:
+            mark = mark_frame(caller, depth - 1)
+        if type(mark) is Mark:
+            callers = mark.numbers
+    of_all = (next(numbers), *callers)
+    mark = frame.f_trace = Mark(of_all[:MAX_MARKED])
+    return mark
+
+
+def users_caller(frame):
+    """Return the next frame of the user's code around one; None if it is far away."""
+    for _ in range(MAX_LOOKED_AT):
+        frame = frame.f_back
+        if frame is None:
+            return None
+        if kind_of(frame.f_code) == USERS:
+            return frame
+    return None
+
+
+def instruction_of(frame):
+    """Return which instruction of the user's function runs, because one line can call a library twice; -1 without."""
+    if frame is None or kind_of(frame.f_code) != USERS:
+        return -1
+    return frame.f_lasti
+
+
 def find_line():
     """Return "file:line" and the function of the innermost call by the user's code, or by a library without one."""
+    return line_of(find_frame())
+
+
+def line_of(frame):
+    """Return "file:line" and the function of a frame."""
+    return known_frame(frame, frame.f_code) if frame is not None else ("", "")
+
+
+def find_frame():
+    """Return the frame of the innermost call by the user's code, or by a library without one; None without both."""
     frame = sys._getframe(1)
     innermost = None
     for _ in range(MAX_FRAMES):
@@ -76,11 +152,11 @@ def find_line():
         if kind is None:
             kind = kind_of(code)
         if kind == USERS:
-            return known_frame(frame, code)
+            return frame
         if kind == LIBRARY and innermost is None:
             innermost = frame
         frame = frame.f_back
-    return known_frame(innermost, innermost.f_code) if innermost is not None else ("", "")
+    return innermost
 
 
 def known_frame(frame, code):

@@ -187,6 +187,12 @@ def task_events() -> list:
     return ray._private.state.state._get_all_task_events()
 
 
+def cluster_cpus() -> float:
+    """Return how many CPUs all living nodes have for tasks, as the program has said or Ray has found."""
+    living = [node for node in ray._private.state.state.node_table() if node["Alive"]]
+    return sum(node["Resources"].get("CPU", 0.0) for node in living)
+
+
 def task_state(number: int) -> str:
     """Return the name of a state of a task, such as "RUNNING"."""
     return resolve_name("ray.core.generated.common_pb2:TaskStatus").Name(number)

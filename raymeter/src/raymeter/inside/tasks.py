@@ -44,6 +44,11 @@ def read_tasks():
     return tasks
 
 
+def describe_cluster():
+    """Return how many CPUs Ray gives to tasks at the same time."""
+    return {"event": "cluster", "cpus": ray_internals.cluster_cpus()}
+
+
 def describe_task(event):
     info = event.task_info
     updates = event.state_updates
@@ -57,6 +62,7 @@ def describe_task(event):
         "pid": updates.worker_pid,
         "node": updates.node_id.hex(),
         "attempt": event.attempt_number,
+        "cpus": info.required_resources.get("CPU", 0.0),
     }
     for key, nanoseconds in updates.state_ts_ns.items():
         state = STATES.get(ray_internals.task_state(key))

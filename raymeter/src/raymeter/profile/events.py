@@ -78,6 +78,12 @@ class Call:
     thread: int = 0
     line: str = ""
     function: str = ""
+    frames: list[int] = field(
+        default_factory=list
+    )  # numbers of the run of this function, and of its callers; [] if unknown
+    instruction: int = (
+        -1
+    )  # of the function, because one line can call a library twice; -1 if unknown
     graph_function: str = ""  # of Ray, which made or ended a compiled graph with this call
     # Of a submission
     kind: str = ""  # "task", "method" or "actor"
@@ -296,6 +302,7 @@ class Task:
     pid: int = 0
     node: str = ""
     attempt: int = 0
+    cpus: float = 0.0  # that it takes of those of the cluster while it runs
     submitted: float | None = None
     waits_for_node: float | None = None
     waits_for_store: float | None = None
@@ -306,6 +313,13 @@ class Task:
     deserialise: tuple[float, float] | None = None  # start and end of reading the arguments
     execute: tuple[float, float] | None = None
     store: tuple[float, float] | None = None  # of the results: serialising and copying
+
+
+@dataclass
+class Cluster:
+    """What Ray has for tasks, on all nodes together."""
+
+    cpus: float = 0.0  # as the program has said, or else the number of cores
 
 
 @dataclass

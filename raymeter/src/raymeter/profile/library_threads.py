@@ -100,6 +100,7 @@ def move(calls: Sequence[Call], own: Sequence[Call], submissions: dict[str, Call
         call.seconds = end - call.start
         first = submitting[0] if submitting else before
         call.line = first.line
+        call.frames = first.frames
         call.thread = before.thread
         call.by = before.by
         call.by_name = before.by_name

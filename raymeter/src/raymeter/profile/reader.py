@@ -10,6 +10,7 @@ from raymeter.profile import events
 from raymeter.profile.events import (
     Call,
     Captured,
+    Cluster,
     CountedLine,
     Export,
     Fetch,
@@ -31,6 +32,7 @@ PLAIN = {  # events without others inside of them: their type, and the list in w
     "task": (Task, "tasks"),
     "store": (Store, "stores"),
     "reference": (Reference, "references"),
+    "cluster": (Cluster, "clusters"),
 }
 
 
@@ -49,6 +51,7 @@ class Recording:
     tasks: list[Task] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
+    clusters: list[Cluster] = field(default_factory=list)  # that the program has left
 
     @property
     def drivers(self) -> list[Process]:

@@ -8,23 +8,22 @@ compiled graph are left out: they are many for one line of the user, and wait in
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
 from raymeter.errors import UserError
+from raymeter.profile.cuts import MIN_STEPS, Cut, Key, collapse, cut_at, key_of
 from raymeter.profile.events import Call
 from raymeter.profile.library_threads import is_users
+from raymeter.profile.one_at_a_time import has_one_task_each
 from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.profile.source_code import loops_around
+from raymeter.profile.statements import in_frames, without_pipeline
 
-MIN_STEPS = 3
-MIN_COVERED = 0.4  # of the time of the program, by all steps together
-MIN_ALIKE = 0.9  # of the time of all steps, in steps that contain the same lines
 # Times the median: a first step that takes longer contains the start of the workers.
 SLOW_START = 1.5
-SHORTEST_SECONDS = 1e-9
 
-Key = tuple[str, str]  # what is called, and the line
 Thread = tuple[str, int]  # process and thread
 
 
@@ -66,32 +65,6 @@ class Steps:
         if time > end:
             return None
         return number
-
-
-@dataclass
-class Cut:
-    """A sequence of calls, cut at each call of one line."""
-
-    key: Key
-    calls: Sequence[Call]
-    starts: list[float]
-    end: float  # of the last step
-    content: frozenset[Key]  # the lines of most passes
-    alike: float  # share of the time in steps that contain the same lines
-    covered: float  # share of the time of the program
-
-    @property
-    def is_regular(self) -> bool:
-        """Return whether most of the time lies in steps that are alike."""
-        return self.alike >= MIN_ALIKE and self.covered >= MIN_COVERED
-
-    def is_finer_than(self, other: "Cut") -> bool:
-        """Return whether there are more steps, or as many that begin earlier."""
-        steps = len(self.starts)
-        other_steps = len(other.starts)
-        if steps == other_steps:
-            return self.starts[0] < other.starts[0]
-        return steps > other_steps
 
 
 def find_steps(program: Program, name: str | None = None) -> Steps:
@@ -168,10 +141,6 @@ def span(calls: Sequence[Call]) -> float:
     return last.end - first.start
 
 
-def key_of(call: Call) -> Key:
-    return call.event, call.line
-
-
 class Cutter:
     """Cut the calls of a thread into steps."""
 
@@ -206,7 +175,42 @@ class Cutter:
             if is_better and not self.only_collects(cut):
                 best = cut
         chosen = best or finest
-        return chosen and without_pipeline(chosen)
+        if chosen is None:
+            return None
+        chosen = without_pipeline(chosen)
+        if self.is_list_of_tasks(chosen):
+            chosen = self.around_loop(chosen) or in_frames(chosen) or chosen
+        return chosen
+
+    def is_list_of_tasks(self, cut: Cut) -> bool:
+        """Return whether each pass is one task and its result, and does not need the last one, as far as it is known.
+
+        Such a loop works on a list, and is a part of a step if it stands in another one.
+        """
+        calls = [call for call in cut.in_steps if key_of(call) in cut.content]
+        if not has_one_task_each(calls, len(cut.starts)):
+            return False
+        lines = [call.line for call in calls if call.event == "get"]
+        loops = loops_around(lines[0], self.program.recording.start)
+        return not loops or not loops[0].needs_last_pass(lines[0])
+
+    def around_loop(self, cut: Cut) -> Cut | None:
+        """Return the steps of the loop around that of a cut, if it calls Ray by itself; else None."""
+        loops = loops_around(cut.line, self.program.recording.start)
+        if len(loops) < 2:
+            return None
+        inner, outer, *_ = loops
+        in_outer = [call for call in cut.calls if outer.contains(call.line)]
+        keys = {key_of(call): call for call in in_outer if not inner.contains(call.line)}
+        begin = first_start(cut.calls, cut.calls[0].start)
+        best: Cut | None = None
+        for key in keys:
+            found = cut_at(cut.calls, key, begin, cut.end)
+            if len(found.starts) < MIN_STEPS or not found.is_regular:
+                continue
+            if best is None or found.is_finer_than(best):
+                best = found
+        return best
 
     def only_collects(self, cut: Cut) -> bool:
         """Return whether most waits of a typical pass are for tasks that are submitted outside of it."""
@@ -237,115 +241,6 @@ class Cutter:
         return self.submitting.get(task.name, set())
 
 
-def without_pipeline(cut: Cut) -> Cut:
-    """Return steps that begin when all results were taken, if one statement makes all calls of a pass.
-
-    Such a statement, as in `list(pool.map(...))`, submits a task for each that has ended. Where nothing is left to be
-    taken, it begins again.
-    """
-    lines = {line for _, line in cut.content}
-    if len(lines) > 1:
-        return cut
-    taken: set[str] = set()
-    for call in cut.calls:
-        taken.update(tasks_taken(call))
-    running: set[str] = set()
-    starts: list[float] = []
-    for call in cut.calls:
-        if call.task in taken:
-            if not running and call.line in lines:
-                starts.append(call.start)
-            running.add(call.task)
-        running.difference_update(tasks_taken(call))
-    if MIN_STEPS <= len(starts) < len(cut.starts):
-        return replace(cut, starts=starts)
-    return cut
-
-
-def tasks_taken(call: Call) -> list[str]:
-    """Return the tasks whose results a call takes."""
-    if call.event != "get":
-        return []
-    return [reference[:TASK_DIGITS] for reference in call.objects]
-
-
-def collapse(calls: Sequence[Call]) -> list[Call]:
-    """Return the first call of each row of calls from one line, such as a submission to each of four actors."""
-    firsts: list[Call] = []
-    last: Key | None = None
-    for call in calls:
-        key = key_of(call)
-        if key != last:
-            firsts.append(call)
-        last = key
-    return firsts
-
-
-def split_at(calls: Sequence[Call], key: Key) -> list[list[Call]]:
-    """Return the parts of a sequence that begin with a call of this line."""
-    parts: list[list[Call]] = []
-    for call in collapse(calls):
-        if key_of(call) == key:
-            parts.append([])
-        if parts:
-            parts[-1].append(call)
-    return parts
-
-
-def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
-    """Return the steps that begin with a call of this line.
-
-    A pass that does more than the others, such as an evaluation, is like them if it contains the same lines, too.
-    One that is rare is not typical, however long it takes: Ray may be started again in it.
-    """
-    parts, last_end = without_what_follows(split_at(calls, key), end)
-    starts = [part[0].start for part in parts]
-    ends = [*starts[1:], last_end]
-    seconds: dict[frozenset[Key], float] = defaultdict(float)
-    counts: Counter[frozenset[Key]] = Counter()
-    for part, part_start, part_end in zip(parts, starts, ends, strict=True):
-        content = frozenset(key_of(call) for call in part)
-        seconds[content] += part_end - part_start
-        counts[content] += 1
-    total = max(SHORTEST_SECONDS, sum(seconds.values()))
-    whole = max(SHORTEST_SECONDS, end - begin)
-    frequent = [content for content, count in counts.items() if count >= MIN_STEPS]
-    typical = max(frequent or seconds, key=lambda content: seconds[content])
-    like_typical = [known for content, known in seconds.items() if content >= typical]
-    alike = sum(like_typical) / total
-    covered = total / whole
-    return Cut(key, calls, starts, last_end, typical, alike, covered)
-
-
-def without_what_follows(parts: list[list[Call]], end: float) -> tuple[list[list[Call]], float]:
-    """Return the parts, and when the last one ends: without another loop that follows, if it takes longer.
-
-    So a loop that sets up workers is no loop of steps because the whole rest of the program follows its last pass.
-    """
-    *passes, last = parts
-    begin = parts[0][0].start
-    last_start = last[0].start
-    known: set[Key] = set()
-    for part in passes:
-        known.update(map(key_of, part))
-    first = first_of_others(last, known)
-    following = Counter(map(key_of, last[first:]))
-    is_short = end - last_start <= last_start - begin
-    is_loop = max(following.values(), default=0) >= MIN_STEPS
-    if is_short or not is_loop:
-        return parts, end
-    passes.append(last[:first])
-    return passes, last[first].start
-
-
-def first_of_others(calls: list[Call], known: set[Key]) -> int:
-    """Return the position of the first call that is not known; that of the end if all are."""
-    for position, call in enumerate(calls):
-        if key_of(call) not in known:
-            return position
-    return len(calls)
-
-
 def make_steps(cut: Cut) -> Steps:
     """Return the steps of a cut. A slow first step is left out: it contains the start of workers."""
     bounds = [*cut.starts, cut.end]
@@ -356,9 +251,9 @@ def make_steps(cut: Cut) -> Steps:
     while len(lengths) - skipped > MIN_STEPS and lengths[skipped] > slow:
         skipped += 1
     first = cut.calls[0]
-    _, line = cut.key
-    name = f"a pass of the loop at {line}"
-    return Steps(name, times[skipped:], first.process, first.thread, line, skipped)
+    what = "all calls of one loop at" if cut.is_function else "a pass of the loop at"
+    name = f"{what} {cut.line}"
+    return Steps(name, times[skipped:], first.process, first.thread, cut.line, skipped)
 
 
 def find_named_steps(program: Program, name: str) -> Steps:

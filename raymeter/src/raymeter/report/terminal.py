@@ -7,7 +7,7 @@ from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Prediction
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
-from raymeter.report.waiting import say_waiting
+from raymeter.report.waiting import say_alone, say_waiting
 from raymeter.report.words import (
     kind_of,
     name_route,
@@ -91,7 +91,8 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
     share = f"{say_share(moving)} ({step}){waiting}"
     if recording.was_killed:
         return f"{share}. This is no all-clear: the program was killed."
-    return f"{share}: not your problem."
+    alone = say_alone(profile)
+    return f"{share}: data is not your problem. {alone}" if alone else f"{share}: not your problem."
 
 
 def say_answer(profile: Profile, moving: Prediction) -> list[str]:

@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 
+from raymeter.advice import Profile
+from raymeter.causes import waiting
 from raymeter.profile.events import Call
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.steps import Steps
-from raymeter.report.words import name_place, percent
+from raymeter.report.words import name_place, percent, relative
 from raymeter.simulate.nesting import outermost
 
 WAITS = ("get", "wait", "next")
@@ -28,6 +30,17 @@ def say_waiting(program: Program, steps: Steps) -> str:
     what = say_awaited(program, name)
     part = percent(min(1.0, share))
     return f", which waits {part} of its time for {what}"
+
+
+def say_alone(profile: Profile) -> str:
+    """Return that each step is a task that may not need the one before it; "" if nothing is known of that."""
+    for finding in profile.findings:
+        if finding.cause == waiting.CAUSE and not finding.savings:
+            place = relative(finding.line)
+            happens = finding.title[:1].lower() + finding.title[1:]
+            advice = f"{finding.change} (raymeter explain {finding.section})"
+            return f"But {happens}, line {place}. {advice}."
+    return ""
 
 
 def whole_seconds(steps: Steps) -> float:

@@ -71,6 +71,8 @@ class Graph:
     starts: dict[str, int] = field(default_factory=dict)  # of tasks
     argument_waits: list[Edge] = field(default_factory=list)  # of tasks with references
     is_complete: bool = True  # Ray's own events of the tasks are there
+    hosts: dict[str, str] = field(default_factory=dict)  # by process
+    cores: dict[str, int] = field(default_factory=dict)  # by host
 
     def add(self, time: float) -> int:
         self.points.append(Point(time))
@@ -108,6 +110,7 @@ class Graph:
 def build(program: Program) -> Graph:
     """Return the graph of a program."""
     builder = Builder(program)
+    builder.add_machines()
     builder.add_points()
     builder.connect_threads()
     builder.connect_tasks()
@@ -138,6 +141,11 @@ class Builder:
         self.task_points: dict[str, TaskPoints] = {}
         self.fetches = {fetch.by: fetch for fetch in program.recording.fetches}
         self.writes: dict[str, list[int]] = defaultdict(list)  # into each channel, in their order
+
+    def add_machines(self) -> None:
+        for process in self.program.recording.processes:
+            self.graph.hosts[process.process] = process.host
+            self.graph.cores[process.host] = process.cores
 
     def add_points(self) -> None:
         graph = self.graph

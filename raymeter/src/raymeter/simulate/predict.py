@@ -9,7 +9,16 @@ from itertools import groupby
 from raymeter.findings import Advice, Finding, Prediction, Reorder, Saving
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
-from raymeter.simulate.graph import MAX_OVERLAPS, Edge, Graph, Point, build, find_work
+from raymeter.simulate.contention import find_relief
+from raymeter.simulate.graph import (
+    CLOCK_SECONDS,
+    MAX_OVERLAPS,
+    Edge,
+    Graph,
+    Point,
+    build,
+    find_work,
+)
 from raymeter.simulate.replay import replay, step_seconds
 
 MAX_ERROR = 0.10  # of the replayed step without changes
@@ -65,7 +74,8 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
                 best = finding
         if before - after < MIN_SHARE * steps.seconds:
             break
-        prediction = Prediction(before, after, is_upper_limit=not fits)
+        is_limit = best.is_limit or not fits
+        prediction = Prediction(before, after, is_upper_limit=is_limit)
         advice.append(Advice(best, prediction))
         remaining.remove(best)
         apply(graph, best)  # and it stays so for the next ones
@@ -114,7 +124,23 @@ def shorten_starts(graph: Graph, finding: Finding) -> list[ChangedDelay]:
 
 def shorten_and_reorder(graph: Graph, finding: Finding) -> list[Change]:
     """Change the edges of the graph as a finding says; return what was changed, in this order."""
-    return [*shorten(graph, finding.savings), *reorder(graph, finding.reorders)]
+    changes = shorten(graph, finding.savings)
+    changes += relieve(graph, changes)
+    changes += reorder(graph, finding.reorders)
+    return changes
+
+
+def relieve(graph: Graph, changes: Sequence[Change]) -> list[Change]:
+    """Shorten what has a core for itself now; return what was changed, in this order."""
+    before: dict[int, float] = {}
+    for change in changes:
+        before.setdefault(id(change.edge), change.seconds)
+    relieved: list[Change] = []
+    for relief in find_relief(graph, before):
+        edge = relief.edge
+        relieved.append(Change(edge, edge.seconds, edge.source))
+        edge.seconds = relief.seconds
+    return relieved
 
 
 def reorder(graph: Graph, reorders: Sequence[Reorder]) -> list[Change]:
@@ -144,7 +170,8 @@ def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
             continue
         found = find_work(edges, starts, saving.start)
         matching = [edge for edge in found if matches(edge, saving)]
-        for edge in narrowest(matching):
+        whole = centred(matching, saving.start) if saving.part == "store" else []
+        for edge in whole or narrowest(matching):
             changes.append(Change(edge, edge.seconds, edge.source))
             edge.seconds = max(0.0, edge.seconds - saving.seconds)
     return changes
@@ -191,6 +218,23 @@ def matches(edge: Edge, saving: Saving) -> bool:
     if edge.part not in PARTS[saving.part]:
         return False
     return not edge.thread or not saving.thread or edge.thread == saving.thread
+
+
+def centred(edges: list[Edge], time: float) -> list[Edge]:
+    """Return the edges of the event whose middle is at this time: that of the result to which a saving belongs.
+
+    Threads of a process store results at the same time, so the one that begins last may be another one.
+    """
+    around = [edge for edge in edges if abs(middle_of(edge) - time) <= CLOCK_SECONDS]
+    if not around:
+        return []
+    closest = min(around, key=lambda edge: abs(middle_of(edge) - time))
+    bounds = closest.start, closest.end
+    return [edge for edge in around if (edge.start, edge.end) == bounds]
+
+
+def middle_of(edge: Edge) -> float:
+    return (edge.start + edge.end) / 2
 
 
 def narrowest(edges: list[Edge]) -> list[Edge]:

@@ -1,0 +1,134 @@
+"""Cut the calls of a thread into parts that begin with a call of one line, and judge whether they are alike."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from raymeter.profile.events import Call
+
+MIN_STEPS = 3
+MIN_COVERED = 0.4  # of the time of the program, by all steps together
+MIN_ALIKE = 0.9  # of the time of all steps, in steps that contain the same lines
+SHORTEST_SECONDS = 1e-9
+
+Key = tuple[str, str]  # what is called, and the line
+Content = frozenset[Key]
+
+
+@dataclass
+class Cut:
+    """A sequence of calls, cut at each call of one line."""
+
+    key: Key
+    calls: Sequence[Call]
+    starts: list[float]
+    end: float  # of the last step
+    content: Content  # the lines of most passes
+    alike: float  # share of the time in steps that contain the same lines
+    covered: float  # share of the time of the program
+    is_function: bool = False  # a step is a run of the function that makes its calls
+
+    @property
+    def line(self) -> str:
+        _, line = self.key
+        return line
+
+    @property
+    def in_steps(self) -> list[Call]:
+        """Return the calls from the first step on."""
+        first = self.starts[0]
+        return [call for call in self.calls if first <= call.start <= self.end]
+
+    @property
+    def is_regular(self) -> bool:
+        """Return whether most of the time lies in steps that are alike."""
+        return self.alike >= MIN_ALIKE and self.covered >= MIN_COVERED
+
+    def is_finer_than(self, other: "Cut") -> bool:
+        """Return whether there are more steps, or as many that begin earlier."""
+        steps = len(self.starts)
+        other_steps = len(other.starts)
+        if steps == other_steps:
+            return self.starts[0] < other.starts[0]
+        return steps > other_steps
+
+
+def key_of(call: Call) -> Key:
+    return call.event, call.line
+
+
+def collapse(calls: Sequence[Call]) -> list[Call]:
+    """Return the first call of each row of calls from one line, such as a submission to each of four actors."""
+    firsts: list[Call] = []
+    last: Key | None = None
+    for call in calls:
+        key = key_of(call)
+        if key != last:
+            firsts.append(call)
+        last = key
+    return firsts
+
+
+def split_at(calls: Sequence[Call], key: Key) -> list[list[Call]]:
+    """Return the parts of a sequence that begin with a call of this line."""
+    parts: list[list[Call]] = []
+    for call in collapse(calls):
+        if key_of(call) == key:
+            parts.append([])
+        if parts:
+            parts[-1].append(call)
+    return parts
+
+
+def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
+    """Return the steps that begin with a call of this line.
+
+    A pass that does more than the others, such as an evaluation, is like them if it contains the same lines, too.
+    One that is rare is not typical, however long it takes: Ray may be started again in it.
+    """
+    parts, last_end = without_what_follows(split_at(calls, key), end)
+    starts = [part[0].start for part in parts]
+    bounds = [*starts, last_end]
+    seconds: dict[Content, float] = defaultdict(float)
+    counts: Counter[Content] = Counter()
+    for part, (part_start, part_end) in zip(parts, pairwise(bounds), strict=True):
+        content = frozenset(map(key_of, part))
+        seconds[content] += part_end - part_start
+        counts[content] += 1
+    frequent = [content for content, count in counts.items() if count >= MIN_STEPS]
+    typical = max(frequent or seconds, key=seconds.__getitem__)
+    like_typical = [known for content, known in seconds.items() if content >= typical]
+    total = last_end - starts[0]
+    alike = sum(like_typical) / max(SHORTEST_SECONDS, total)
+    covered = total / max(SHORTEST_SECONDS, end - begin)
+    return Cut(key, calls, starts, last_end, typical, alike, covered)
+
+
+def without_what_follows(parts: list[list[Call]], end: float) -> tuple[list[list[Call]], float]:
+    """Return the parts, and when the last one ends: without another loop that follows, if it takes longer.
+
+    So a loop that sets up workers is no loop of steps because the whole rest of the program follows its last pass.
+    """
+    *passes, last = parts
+    begin = parts[0][0].start
+    last_start = last[0].start
+    known: set[Key] = set()
+    for part in passes:
+        known.update(map(key_of, part))
+    first = first_of_others(last, known)
+    following = Counter(map(key_of, last[first:]))
+    is_short = end - last_start <= last_start - begin
+    is_loop = max(following.values(), default=0) >= MIN_STEPS
+    if is_short or not is_loop:
+        return parts, end
+    passes.append(last[:first])
+    return passes, last[first].start
+
+
+def first_of_others(calls: list[Call], known: set[Key]) -> int:
+    """Return the position of the first call that is not known; that of the end if all are."""
+    for position, call in enumerate(calls):
+        if key_of(call) not in known:
+            return position
+    return len(calls)

@@ -1,0 +1,122 @@
+"""Say which loops stand around a line of the user's code, and whether their passes need each other.
+
+The text of the program is read after it has run. Of a file that is not there, or that was changed since, nothing is
+known.
+"""
+
+import ast
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from raymeter.profile.carried import needs_last_pass
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a file, with the first and the last line of what it repeats."""
+
+    file: str
+    first: int
+    last: int
+    node: ast.AST
+    modules: frozenset[str]  # names of the file that hold modules
+
+    def contains(self, line: str) -> bool:
+        """Return whether the loop repeats a line, which is "file:line"."""
+        file, number = split_line(line)
+        return file == self.file and self.first <= number <= self.last
+
+    def needs_last_pass(self, line: str) -> bool | None:
+        """Return whether a pass uses a result that the last one got in a line; None if that can't be said."""
+        _, number = split_line(line)
+        return needs_last_pass(self.node, number, set(self.modules))
+
+
+def loops_around(line: str, start: float) -> list[Loop]:
+    """Return the loops around a line of the same function, the innermost first.
+
+    `start` is when the program began: a file that was changed later is not read.
+    """
+    file, number = split_line(line)
+    tree = read_tree(file, start)
+    if tree is None:
+        return []
+    modules = find_modules(tree)
+    function = innermost_function(tree, number) or tree
+    loops = [loop for loop in find_loops(function, file, modules) if loop.contains(line)]
+    loops.sort(key=length_of)
+    return loops
+
+
+def length_of(loop: Loop) -> tuple[int, bool]:
+    """Return the number of lines of a loop. A comprehension in one line is inside of a loop in that line."""
+    return loop.last - loop.first, isinstance(loop.node, LOOPS)
+
+
+def split_line(line: str) -> tuple[str, int]:
+    """Return the file and the number of a line; 0 if it has none."""
+    file, _, number = line.rpartition(":")
+    return file, int(number) if number.isdigit() else 0
+
+
+@lru_cache(maxsize=100)
+def read_tree(file: str, start: float) -> ast.Module | None:
+    """Return the syntax tree of a file; None if it is not that of the program that ran."""
+    path = Path(file)
+    try:
+        if path.stat().st_mtime > start:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the code, which is not ours
+            return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def find_loops(tree: ast.AST, file: str, modules: frozenset[str]) -> Iterator[Loop]:
+    """Yield the loops and the comprehensions of a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, COMPREHENSIONS):
+            last = node.end_lineno or node.lineno
+            yield Loop(file, node.lineno, last, node, modules)
+        elif isinstance(node, LOOPS):
+            first = first_line(node)
+            last = node.body[-1].end_lineno or first
+            yield Loop(file, first, last, node, modules)
+
+
+def first_line(loop: ast.For | ast.AsyncFor | ast.While) -> int:
+    """Return the first line that a loop repeats: of a while loop, its condition."""
+    if isinstance(loop, ast.While):
+        return loop.lineno
+    return loop.body[0].lineno
+
+
+def find_modules(tree: ast.AST) -> frozenset[str]:
+    """Return the names of the modules that a file imports."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for item in node.names:
+                first, _, _ = item.name.partition(".")
+                names.append(item.asname or first)
+    return frozenset(names)
+
+
+def innermost_function(tree: ast.AST, number: int) -> ast.AST | None:
+    """Return the function around a line; None for the module."""
+    found: ast.AST | None = None
+    for node in ast.walk(tree):  # outer functions come first
+        if not isinstance(node, FUNCTIONS):
+            continue
+        last = node.end_lineno or node.lineno
+        if node.lineno <= number <= last:
+            found = node
+    return found

@@ -1,0 +1,85 @@
+"""Recognise statements and functions that make the calls of several passes: they are steps as a whole."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from raymeter.profile.counted import TASK_DIGITS
+from raymeter.profile.cuts import MIN_STEPS, Cut
+from raymeter.profile.events import Call
+
+MIN_PASSES = 1.5  # of a loop, in the mean, in one run of the function that makes its calls
+
+
+def without_pipeline(cut: Cut) -> Cut:
+    """Return steps that are whole statements, if one statement makes all calls of a pass.
+
+    Such a statement, as in `list(pool.map(...))`, submits a task for each that has ended.
+    """
+    lines = {line for _, line in cut.content}
+    if len(lines) > 1:
+        return cut
+    own = [call for call in cut.calls if call.line in lines]
+    for starts in (starts_of_statement(own), starts_without_tasks(cut.calls, lines)):
+        if MIN_STEPS <= len(starts) < len(cut.starts):
+            return replace(cut, starts=starts)
+    return cut
+
+
+def starts_of_statement(calls: Sequence[Call]) -> list[float]:
+    """Return when a statement begins again: it first calls a library, and later asks it for the next result.
+
+    These are two instructions. Return [] if there is only one.
+    """
+    submissions = [call for call in calls if call.event == "call" and call.instruction >= 0]
+    if not submissions:
+        return []
+    first = submissions[0].instruction
+    starts = [submissions[0].start]
+    for last, call in pairwise(submissions):
+        if call.instruction == first and last.instruction != first:
+            starts.append(call.start)
+    return starts
+
+
+def starts_without_tasks(calls: Sequence[Call], lines: set[str]) -> list[float]:
+    """Return when a task is submitted and no other one runs: where no result is left to be taken, a pass begins."""
+    taken: set[str] = set()
+    for call in calls:
+        taken.update(tasks_taken(call))
+    running: set[str] = set()
+    starts: list[float] = []
+    for call in calls:
+        if call.task in taken:
+            if not running and call.line in lines:
+                starts.append(call.start)
+            running.add(call.task)
+        running.difference_update(tasks_taken(call))
+    return starts
+
+
+def in_frames(cut: Cut) -> Cut | None:
+    """Return steps that are runs of the function, or of the comprehension, that makes all calls of several passes.
+
+    Return None if it is not known which calls one run has made, or if there is one run for each pass, or for all.
+    """
+    starts = set(cut.starts)
+    firsts = [call for call in cut.in_steps if call.start in starts]
+    depth = min(len(call.frames) for call in firsts)
+    for level in range(depth):
+        begun = [firsts[0]]
+        for call in firsts:
+            if call.frames[level] != begun[-1].frames[level]:
+                begun.append(call)
+        if len(begun) < MIN_STEPS:
+            return None
+        if MIN_PASSES * len(begun) <= len(firsts):
+            return replace(cut, starts=[call.start for call in begun], is_function=True)
+    return None
+
+
+def tasks_taken(call: Call) -> list[str]:
+    """Return the tasks whose results a call takes."""
+    if call.event != "get":
+        return []
+    return [reference[:TASK_DIGITS] for reference in call.objects]
