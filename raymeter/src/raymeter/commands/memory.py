@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from raymeter.causes import memory as causes
+from raymeter.commands.output import show_text
 from raymeter.commands.run import describe_nothing, has_recording, make_folder, warn_of_client
 from raymeter.errors import UserError
 from raymeter.launch import environment_of, find_program, run_program
@@ -60,5 +61,6 @@ def show_folder(folder: Path, step: str | None) -> None:
     steps = find_steps(program, step)
     samples = read_samples(folder)
     findings = causes.find_memory(program, steps, samples)
-    print("\n".join(report.render(program, samples, findings)))
-    print(f"Profile: {folder}")
+    lines = report.render(program, samples, findings)
+    lines.append(f"Profile: {folder}")
+    show_text("\n".join(lines))

@@ -48,11 +48,22 @@ def make_folder(output: Path | None, program: str) -> Path:
             raise UserError(
                 f"{folder}: {error.strerror}. Give another folder with --output, before the script"
             ) from None
-        folder = Path(tempfile.mkdtemp(prefix="raymeter-"))
+        folder = make_temporary_folder()
         print(
             f"raymeter: {PROFILES}: {error.strerror}. The profile goes to {folder}", file=sys.stderr
         )
+    return folder
+
+
+def make_temporary_folder() -> Path:
+    """Return a new folder in the one of the system for temporary files; raise UserError if that is not possible."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="raymeter-"))
         fill_folder(folder)
+    except OSError:
+        raise UserError(
+            f"neither {PROFILES} nor a temporary folder can hold a profile. Give a folder with --output"
+        ) from None
     return folder
 
 
