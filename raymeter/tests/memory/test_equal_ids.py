@@ -79,8 +79,8 @@ def test_holders_have_the_line_and_the_host_of_their_process() -> None:
     program = make_program()
     assert {holder.process for holder in holders_at_peak(program)} == {LEFT, RIGHT}
     text = " ".join(" ".join(memory.describe_holders(program)).split())
-    assert "5 objects, driver 7 on left: a value that looks at the store, main.py:4" in text
-    assert "5 objects, worker 7 on right: a value that looks at the store, replay.py:31" in text
+    assert "5 objects, driver 7 on left: a value that still uses its bytes, main.py:4" in text
+    assert "5 objects, worker 7 on right: a value that still uses its bytes, replay.py:31" in text
 
 
 def test_an_argument_has_the_line_of_its_own_sender() -> None:

@@ -33,9 +33,16 @@ def test_the_first_sentence_is_the_answer_with_its_line() -> None:
 
 def test_holders_have_the_line_that_has_read_their_objects() -> None:
     text = render(kept_views())
-    assert "477 MiB  25 objects, worker 2: a value that looks at the store, replay.py:31" in (
+    assert "477 MiB  25 objects, worker 2: a value that still uses its bytes, replay.py:31" in (
         " ".join(text.split()).replace("477 MiB 25", "477 MiB  25")
     )
+
+
+def test_what_a_holder_is_stays_beside_its_bytes() -> None:
+    lines = render(kept_views()).splitlines()
+    first = next(line for line in lines if "25 objects, worker 2" in line)
+    following = lines[lines.index(first) + 1]
+    assert len(following) - len(following.lstrip()) == first.index("25 objects")
 
 
 def test_lines_have_at_most_80_characters() -> None:
@@ -72,7 +79,7 @@ def test_the_memory_of_all_processes_is_their_sum_at_one_time() -> None:
         Sample(1.0, 2, "ray::Replay", 200 * 2**20, 50 * 2**20),
     ]
     text = render(kept_views(), samples)
-    assert "at most 500 MiB (sum of PSS)" in text
+    assert "at most 500 MiB (PSS: what they share counts once)" in text
     assert "100 MiB  driver (1)" in text
     assert "50 MiB  ray::Replay (2)" in text
 
@@ -109,7 +116,7 @@ def views_of_all_ages() -> Program:
 def test_the_title_counts_the_same_objects_as_the_list_of_holders() -> None:
     text = " ".join(render(views_of_all_ages()).split())
     assert text.startswith("11 objects (210 MiB) stay in the store, because Replay.add keeps views")
-    assert "210 MiB 11 objects, worker 2: a value that looks at the store, replay.py:31" in text
+    assert "210 MiB 11 objects, worker 2: a value that still uses its bytes, replay.py:31" in text
     assert "19.1 MiB 1 object, worker 2: a value that a running task reads, replay.py:31" in text
 
 

@@ -1,5 +1,6 @@
 """Write what filled the memory of a program: the store, who kept objects, the processes, and what to change."""
 
+import textwrap
 from collections.abc import Sequence
 
 from raymeter.findings import Finding
@@ -16,12 +17,12 @@ MAX_HOLDERS = 5
 MAX_PROCESSES = 5
 MAX_FINDINGS = 3
 KINDS = {
-    "LOCAL_REFERENCE": "a reference",
-    "PINNED_IN_MEMORY": "a value that looks at the store",
+    "LOCAL_REFERENCE": "a reference (ObjectRef)",
+    "PINNED_IN_MEMORY": "a value that still uses its bytes",
     IN_USE: "a value that a running task reads",
     "USED_BY_PENDING_TASK": "an argument of a task that waits or runs",
     "CAPTURED_IN_OBJECT": "a reference inside of another object",
-    "UNKNOWN": "unknown",
+    "UNKNOWN": "for an unknown reason",
 }
 
 
@@ -83,7 +84,7 @@ def describe_holders(program: Program) -> list[str]:
     names = name_processes(recording)
     for holder in holders[:MAX_HOLDERS]:
         name = names.get(holder.process, f"process {holder.pid}")
-        lines.append(describe_holder(holder, name))
+        lines += describe_holder(holder, name)
     return lines
 
 
@@ -99,7 +100,8 @@ def name_processes(recording: Recording) -> dict[str, str]:
     return names
 
 
-def describe_holder(holder: Holder, name: str) -> str:
+def describe_holder(holder: Holder, name: str) -> list[str]:
+    """Return the lines about a holder: the bytes, and beside them what it is."""
     count = len(holder.objects)
     objects = "1 object" if count == 1 else f"{count} objects"
     line = "line unknown"
@@ -107,7 +109,15 @@ def describe_holder(holder: Holder, name: str) -> str:
         line = relative(holder.line)
     size = format_bytes(holder.bytes)
     kind = KINDS.get(holder.kind, holder.kind)
-    return f"  {size:>9}  {objects}, {name}: {kind}, {line}"
+    column = f"  {size:>9}  "
+    return textwrap.wrap(
+        f"{objects}, {name}: {kind}, {line}",
+        WIDTH,
+        initial_indent=column,
+        subsequent_indent=" " * len(column),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[str]:
@@ -118,7 +128,10 @@ def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[
     if has_several_hosts(recording):
         where = f" on {host_of(samples[0])}"
     peak = format_bytes(peak_bytes(list(samples)))
-    lines = [f"Memory of all processes{where}: at most {peak} (sum of PSS). Private memory:"]
+    lines = [
+        f"Memory of all processes{where}: at most {peak} (PSS: what they share counts once).",
+        "Memory that a process shares with no other one:",
+    ]
     drivers = {process.process for process in recording.drivers}
     for sample in largest_samples(samples)[:MAX_PROCESSES]:
         name = "driver" if sample.process in drivers else sample.name
