@@ -7,7 +7,7 @@ from pathlib import Path
 
 from raymeter.causes import memory as causes
 from raymeter.commands.output import show_text
-from raymeter.commands.run import describe_nothing, has_recording, make_folder, warn_of_client
+from raymeter.commands.run import has_recording, make_folder, say_nothing_recorded, warn_of_client
 from raymeter.errors import UserError
 from raymeter.launch import environment_of, find_program, run_program
 from raymeter.memory.processes import ProcessSampler, read_samples
@@ -38,7 +38,7 @@ def main(arguments: Namespace) -> int:
 
     code = run_program(words, environment, watch)
     if not has_recording(folder):
-        print(describe_nothing(code), file=sys.stderr)
+        say_nothing_recorded(code)
         return code
     try:
         show_folder(folder, arguments.step)

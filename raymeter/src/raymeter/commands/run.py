@@ -26,7 +26,7 @@ def main(arguments: Namespace) -> int:
     environment = environment_of(os.environ, folder, arguments.min_bytes)
     code = run_program(words, environment)
     if not has_recording(folder):
-        print(describe_nothing(code), file=sys.stderr)
+        say_nothing_recorded(code)
         remove_empty(folder)
         return code
     try:
@@ -89,14 +89,20 @@ def has_recording(folder: Path) -> bool:
     return any(folder.glob("*.jsonl"))
 
 
+def say_nothing_recorded(code: int) -> None:
+    """Say in one line why nothing was recorded, if no line has said it before the program began."""
+    if not is_client(os.environ):
+        print(f"raymeter: nothing was recorded: {describe_nothing(code)}", file=sys.stderr)
+
+
 def describe_nothing(code: int) -> str:
-    """Return one line about a program of which nothing was recorded."""
+    """Return why nothing of a program was recorded."""
     if code:
-        return f"raymeter: nothing was recorded: the program ended with exit code {code} before ray.init."
-    return (
-        "raymeter: nothing was recorded: the program has not called ray.init, or it is a client (ray://). "
-        f"{NO_CLIENT}."
-    )
+        return (
+            f"the program ended with exit code {code} before ray.init, or it is a client (ray://), which cannot be "
+            "recorded."
+        )
+    return f"the program has not called ray.init, or it is a client (ray://). {NO_CLIENT}."
 
 
 def remove_empty(folder: Path) -> None:
@@ -109,5 +115,10 @@ def remove_empty(folder: Path) -> None:
 
 def warn_of_client(environment: Mapping[str, str]) -> None:
     """Say in one line that a program of Ray Client cannot be recorded. It runs in any case."""
-    if environment.get("RAY_ADDRESS", "").startswith("ray://"):
+    if is_client(environment):
         print(f"raymeter: RAY_ADDRESS={environment['RAY_ADDRESS']}: {NO_CLIENT}", file=sys.stderr)
+
+
+def is_client(environment: Mapping[str, str]) -> bool:
+    """Return whether the environment makes a program a client. Its own code can do that, too."""
+    return environment.get("RAY_ADDRESS", "").startswith("ray://")
