@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from raymeter.commands import run
+from raymeter.commands import memory, run
 from raymeter.errors import UserError
 from raymeter.launch import HOOK, UV_RUN, environment_of
 
@@ -127,3 +127,24 @@ def test_a_client_is_warned_and_runs(
     [line] = capsys.readouterr().err.splitlines()
     assert "Ray Client cannot be recorded" in line
     assert Path("ran").exists()
+
+
+@pytest.mark.parametrize("verb", [[], ["memory"]])
+def test_an_error_of_raymeter_keeps_the_exit_code_of_the_program(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: list[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run.show, "show_new_profile", fail)
+    monkeypatch.setattr(memory, "show_folder", fail)
+    text = "import os; open(os.environ['RAYMETER_FOLDER'] + '/a.jsonl', 'w').close(); exit(3)"
+    Path("train.py").write_text(text)
+    assert command_line.main([*verb, "--output", "out", "train.py"]) == 3
+    [line] = capsys.readouterr().err.splitlines()
+    assert "ZeroDivisionError: a bug" in line
+    assert "ZeroDivisionError" in Path("out", "error.txt").read_text()

@@ -1,14 +1,18 @@
 """Run a program, and show what fills its memory: the object store, its processes, and who keeps objects."""
 
 import os
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 from raymeter.causes import memory as causes
 from raymeter.commands.output import show_text
-from raymeter.commands.run import has_recording, make_folder, say_nothing_recorded, warn_of_client
-from raymeter.errors import UserError
+from raymeter.commands.run import (
+    errors_shown,
+    has_recording,
+    make_folder,
+    say_nothing_recorded,
+    warn_of_client,
+)
 from raymeter.launch import environment_of, find_program, run_program
 from raymeter.memory.processes import ProcessSampler, read_samples
 from raymeter.profile.program import join
@@ -40,10 +44,8 @@ def main(arguments: Namespace) -> int:
     if not has_recording(folder):
         say_nothing_recorded(code)
         return code
-    try:
+    with errors_shown(folder):
         show_folder(folder, arguments.step)
-    except UserError as error:
-        print(f"raymeter: {error}", file=sys.stderr)
     return code
 
 

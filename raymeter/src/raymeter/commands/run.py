@@ -5,9 +5,10 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from argparse import Namespace
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from raymeter.commands import show
@@ -16,6 +17,7 @@ from raymeter.launch import IMPORTED, environment_of, find_program, run_program
 
 PROFILES = Path("raymeter-profiles")
 IGNORE_FILE = ".gitignore"
+ERROR = "error.txt"  # of raymeter itself
 
 
 def main(arguments: Namespace) -> int:
@@ -29,11 +31,29 @@ def main(arguments: Namespace) -> int:
         say_nothing_recorded(code)
         remove_empty(folder)
         return code
-    try:
+    with errors_shown(folder):
         show.show_new_profile(folder, arguments.step, arguments.html)
+    return code
+
+
+@contextmanager
+def errors_shown(folder: Path) -> Iterator[None]:
+    """Say in one line if a profile cannot be shown: the exit code is that of the program in any case.
+
+    The traceback of an error in raymeter itself goes into the folder of the profile.
+    """
+    try:
+        yield
     except UserError as error:
         print(f"raymeter: {error}", file=sys.stderr)
-    return code
+    except Exception as error:
+        with suppress(OSError):
+            (folder / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+        print(
+            f"raymeter: an error of raymeter, not of your program: {type(error).__name__}: {error}. Please report it "
+            f"with {folder / ERROR}",
+            file=sys.stderr,
+        )
 
 
 def make_folder(output: Path | None, program: str) -> Path:
