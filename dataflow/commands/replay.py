@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataflow.analysis.result import group_results
+from dataflow.analysis.result import Result, group_results
 from dataflow.commands import run
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import VerbParser
@@ -53,6 +53,14 @@ def make_parser() -> VerbParser:
     parser.add_argument(
         "--runs", type=int, default=3, metavar="N", help="per configuration (%(default)s)"
     )
+    parser.add_argument(
+        "--warmup",
+        metavar="N",
+        help="untimed iterations before them (default: as many as the times need)",
+    )
+    parser.add_argument(
+        "--allow-disturbed", action="store_true", help="count runs beside other programs, too"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only show what would be measured")
     return parser
 
@@ -88,6 +96,10 @@ def make_words(profile: Profile, arguments: argparse.Namespace) -> list[str]:
     words = [own, *(other for other in OTHERS if other != own)]
     words += ["--flow", str(profile.folder / FLOW)]
     words += ["--iterations", str(arguments.iterations), "--runs", str(arguments.runs)]
+    if arguments.warmup is not None:
+        words += ["--warmup", arguments.warmup]
+    if arguments.allow_disturbed:
+        words.append("--allow-disturbed")
     if arguments.dry_run:
         words.append("--dry-run")
     return words
@@ -116,5 +128,14 @@ def main(argv: Sequence[str]) -> int:
     code = run.main([*words, "--output", str(output)])
     for result in group_results(load_all([output])):
         if result.label == profile.configuration:
-            print(judge(profile, result.typical_seconds))
+            print(say_result(profile, result))
     return code
+
+
+def say_result(profile: Profile, result: Result) -> str:
+    """Return what the configuration of the program says about the replay."""
+    if result.run_seconds:
+        return judge(profile, result.typical_seconds)
+    return (
+        f"Whether the replay holds is unknown: no run of {result.label} counts, as the table says."
+    )

@@ -30,14 +30,16 @@ def make_profile(tmp_path):
 @pytest.fixture
 def measured(monkeypatch):
     """The words with which the suite was started. Each configuration takes `measured.seconds`."""
-    seen = SimpleNamespace(words=[], seconds=0.2)
+    seen = SimpleNamespace(words=[], seconds=0.2, runs=1)
 
     def measure(words):
         seen.words = words
         return 0
 
     def results_of(_):
-        return [SimpleNamespace(label=seen.words[0], typical_seconds=seen.seconds)]
+        result = SimpleNamespace(label=seen.words[0], typical_seconds=seen.seconds)
+        result.run_seconds = [seen.seconds] * seen.runs
+        return [result]
 
     monkeypatch.setattr(replay.run, "main", measure)
     monkeypatch.setattr(replay, "load_all", lambda _: None)
@@ -91,3 +93,16 @@ def test_a_summary_that_is_none_is_named(make_profile):
     (folder / replay.SUMMARY).write_text("{}")
     with pytest.raises(UsageError, match="no summary of raymeter"):
         replay.main([str(folder)])
+
+
+def test_without_a_run_that_counts_nothing_is_said_of_the_times(make_profile, measured, capsys):
+    measured.seconds, measured.runs = float("nan"), 0
+    replay.main([str(make_profile())])
+    text = capsys.readouterr().out
+    assert "Whether the replay holds is unknown: no run of store refs counts" in text
+    assert "nan" not in text
+
+
+def test_flags_that_the_suite_advises_are_passed_on(make_profile, measured):
+    replay.main([str(make_profile()), "--warmup", "1", "--allow-disturbed"])
+    assert "--warmup 1 --allow-disturbed" in " ".join(measured.words)

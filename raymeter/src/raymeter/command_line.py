@@ -13,42 +13,53 @@ from raymeter.launch import INTERRUPTED
 from raymeter.units import parse_bytes
 
 VERBS = ("run", "show", "try", "compare", "explain", "memory")
-DESCRIPTION = """Show what an unchanged Ray program spends on moving data, where, and what to change.
+DESCRIPTION = """Show what an unchanged Ray program spends on moving data, where, and what to
+change.
 
-  raymeter train.py --lr 1e-4        run a program, and show its profile; flags after the script are its own
-  raymeter -m package.train          the same for a module
-  raymeter show FOLDER               show a profile again
-  raymeter try train.py              run the advice that needs no change of code, and measure it
-  raymeter compare BEFORE -- AFTER   compare two programs, message by message
-  raymeter memory train.py           show what fills memory, and who keeps objects
-  raymeter explain CAUSE             show a program before and after a change; without a word, list the causes
-  raymeter explain FILE              show what one message costs
+  raymeter train.py --lr 1e-4       profile a program; its flags come after it
+  raymeter -m package.train         the same for a module
+  raymeter show FOLDER              show a profile again
+  raymeter try train.py             run it with settings that need no new code
+  raymeter compare BEFORE -- AFTER  compare two programs, message by message
+  raymeter memory train.py          show what fills memory, and who keeps it
+  raymeter explain CAUSE            show a program before and after a change
+  raymeter explain FILE             show what one message costs
 
 raymeter VERB --help lists the flags of a verb.
 """
-TRY_DESCRIPTION = """Run the advice that needs no change of code, such as variables of the environment: the program
-with and without each setting, in turns, --runs times each. Only this verb and compare start a program more than once.
+TRY_DESCRIPTION = """Run the advice that needs no change of code, such as variables of the
+environment: the program with and without each setting, in turns, --runs times
+each. Only this verb and compare start a program more than once.
 
-For a cluster that runs already, set the variables where its nodes are started: workers do not get them from here.
+For a cluster that runs already, set the variables where its nodes are started:
+workers do not get them from here.
 """
-COMPARE_DESCRIPTION = """Compare a program before and after a change: a row per message, and one for the step.
+COMPARE_DESCRIPTION = """Compare a program before and after a change: a row per message, and one for the
+step.
 
-  raymeter compare train.py -- train_new.py              two programs, each with its own arguments
-  raymeter compare --folders main branch -- train.py     one program in two checkouts
-  raymeter compare --set FAST=1 -- train.py              one program without and with variables
-  raymeter compare PROFILE PROFILE                       two profiles that exist: one run each, no interval
+  raymeter compare train.py -- train_new.py
+      two programs, each with its own arguments
+  raymeter compare --folders main branch -- train.py
+      one program in two checkouts
+  raymeter compare --set FAST=1 -- train.py
+      one program without and with variables
+  raymeter compare PROFILE PROFILE
+      two profiles that exist: one run each, no interval
 
-Flags of compare come first. All words after the first -- belong to the program after the change.
+Flags of compare come first. All words after the first -- belong to the program
+after the change.
 """
-MEMORY_DESCRIPTION = """Run a program, and show what fills its memory: bytes in the object store, spilled bytes, private
-memory by process, and who keeps objects, with the line. With the folder of such a run, show it again.
+MEMORY_DESCRIPTION = """Run a program, and show what fills its memory: bytes in the object store,
+spilled bytes, private memory by process, and who keeps objects, with the line.
+With the folder of such a run, show it again.
 """
-EXPLAIN_DESCRIPTION = """Show why a cause takes time, with a program before and after the change. Without a word, list
-all causes.
+EXPLAIN_DESCRIPTION = """Show why a cause takes time, with a program before and after the change. Without
+a word, list all causes.
 
-Or show what one message costs with Ray: its fields, its pickle, and other ways to send it, measured here. In a program:
-raymeter.explain(value).
+Or show what one message costs with Ray: its fields, its pickle, and other ways
+to send it, measured here. In a program: raymeter.explain(value).
 """
+PROGRAM = "SCRIPT [arguments of the script]"
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -56,7 +67,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(
-            2, f"error: {message.removeprefix('argument ')} (raymeter --help lists the flags)\n"
+            2, f"error: {message.removeprefix('argument ')} ({self.prog} --help lists the flags)\n"
         )
 
 
@@ -91,23 +102,33 @@ def run_verb(verb: str, words: Sequence[str]) -> int:
 
 
 def run_parser() -> argparse.ArgumentParser:
-    parser = make_parser("raymeter", DESCRIPTION)
+    parser = make_parser("raymeter", DESCRIPTION, PROGRAM)
     parser.add_argument("--version", action="version", version=f"raymeter {__version__}")
+    parser.add_argument(
+        "--html", action="store_true", help="also write profile.html into the folder of the profile"
+    )
     add_recording(parser)
     return parser
 
 
-def make_parser(name: str, description: str) -> argparse.ArgumentParser:
-    formatter = argparse.RawDescriptionHelpFormatter
+def make_parser(name: str, description: str, words: str) -> argparse.ArgumentParser:
+    """Return a parser. `words` are what follows the flags, for its usage."""
     return OneLineParser(
-        name, description=description, allow_abbrev=False, formatter_class=formatter
+        name,
+        usage=f"{name} [flags] {words}",
+        description=description,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
 def add_recording(parser: argparse.ArgumentParser) -> None:
     """Add the flags of all verbs that run a program, and the program."""
     parser.add_argument(
-        "--output", type=Path, help="new folder of the profile (default: in raymeter-profiles/)"
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="new folder of the profile (default: in raymeter-profiles/)",
     )
     add_step(parser)
     parser.add_argument(
@@ -117,9 +138,6 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="smaller messages are only counted (default: 100KiB)",
     )
-    parser.add_argument(
-        "--html", action="store_true", help="also write profile.html into the folder of the profile"
-    )
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument(
         "program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a program and its arguments"
@@ -127,14 +145,14 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
 
 
 def try_parser() -> argparse.ArgumentParser:
-    parser = make_parser("raymeter try", TRY_DESCRIPTION)
+    parser = make_parser("raymeter try", TRY_DESCRIPTION, PROGRAM)
     add_runs(parser)
     add_recording(parser)
     return parser
 
 
 def compare_parser() -> argparse.ArgumentParser:
-    parser = make_parser("raymeter compare", COMPARE_DESCRIPTION)
+    parser = make_parser("raymeter compare", COMPARE_DESCRIPTION, "BEFORE -- AFTER")
     add_runs(parser)
     parser.add_argument("--markdown", action="store_true", help="print a table for a pull request")
     parser.add_argument(
@@ -157,7 +175,7 @@ def compare_parser() -> argparse.ArgumentParser:
 
 
 def memory_parser() -> argparse.ArgumentParser:
-    parser = make_parser("raymeter memory", MEMORY_DESCRIPTION)
+    parser = make_parser("raymeter memory", MEMORY_DESCRIPTION, PROGRAM)
     parser.add_argument(
         "--seconds",
         type=positive,
@@ -169,7 +187,7 @@ def memory_parser() -> argparse.ArgumentParser:
 
 
 def explain_parser() -> argparse.ArgumentParser:
-    parser = make_parser("raymeter explain", EXPLAIN_DESCRIPTION)
+    parser = make_parser("raymeter explain", EXPLAIN_DESCRIPTION, "[CAUSE or FILE]")
     parser.add_argument(
         "subject",
         nargs="*",

@@ -28,6 +28,12 @@ def significant(value: float, digits: int = 3) -> str:
     return text
 
 
+def format_times(count: float) -> str:
+    """Return "once", or a number such as "2.5 times"."""
+    text = significant(count, 2)
+    return "once" if text == "1" else f"{text} times"
+
+
 def parse_bytes(text: str) -> int:
     """Return the bytes of a text such as "100KiB"; raise ValueError for another text."""
     match = re.fullmatch(r"([\d.]+)\s*([KMG]i?B|B)", text.strip())

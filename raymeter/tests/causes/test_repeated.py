@@ -6,6 +6,7 @@ from raymeter.causes import repeated
 from raymeter.profile.events import Received
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
+from raymeter.units import format_times
 
 LINE = "/made/train.py:28"
 STEPS = Steps("made", [(step, step + 1.0) for step in range(4)], "node-1", 1, LINE)
@@ -186,3 +187,9 @@ def test_reading_is_not_saved_where_nothing_can_be_kept(values):
     assert {saving.part for saving in finding.savings} == {"call"}
     assert "ray.put" in finding.change
     assert not finding.price
+
+
+def test_how_often_content_is_sent_again_is_said_as_people_say_it():
+    assert format_times(1.02) == "once"
+    assert format_times(1.5) == "1.5 times"
+    assert format_times(3) == "3 times"

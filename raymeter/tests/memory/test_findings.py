@@ -144,7 +144,9 @@ def test_results_that_are_read_at_once_are_not_ahead() -> None:
 
 def grow(per_second: int, pid: int = 1) -> list[Sample]:
     return [
-        Sample(float(second), pid, "python", 0, 100 * MB + per_second * second)
+        Sample(
+            float(second), pid, "python", 0, 100 * MB + per_second * second, process=f"host-{pid}"
+        )
         for second in range(20)
     ]
 
@@ -172,13 +174,18 @@ def test_memory_that_goes_up_and_down_does_not_grow() -> None:
 
 
 def test_a_start_that_takes_memory_before_the_steps_is_no_growth() -> None:
-    start = [Sample(-second, 1, "python", 0, 900 * MB - 40 * MB * second) for second in range(20)]
+    start = [
+        Sample(-second, 1, "python", 0, 900 * MB - 40 * MB * second, made_up.DRIVER)
+        for second in range(20)
+    ]
     program = made_up.with_store(made_up.recording(), 600 * MB)
     assert find(program, start + grow(0), LOOP) == []
 
 
 def test_growth_counts_although_the_start_takes_most_of_the_time() -> None:
-    start = [Sample(-float(second), 1, "python", 0, 100 * MB) for second in range(1, 200)]
+    start = [
+        Sample(-float(second), 1, "python", 0, 100 * MB, made_up.DRIVER) for second in range(1, 200)
+    ]
     program = made_up.with_store(made_up.recording(), 600 * MB)
     assert find(program, start + grow(30 * MB), LOOP)[0].cause == memory.GROWTH
 

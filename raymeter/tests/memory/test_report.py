@@ -5,7 +5,7 @@ from made_up import MB
 from raymeter.causes.memory import find_memory
 from raymeter.memory.places import ObjectLines
 from raymeter.memory.processes import Sample
-from raymeter.profile.events import Call, Reference
+from raymeter.profile.events import Call, Received, Reference, Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.report import memory
@@ -33,9 +33,16 @@ def test_the_first_sentence_is_the_answer_with_its_line() -> None:
 
 def test_holders_have_the_line_that_has_read_their_objects() -> None:
     text = render(kept_views())
-    assert "477 MiB  25 objects, worker 2: a value that looks at the store, replay.py:31" in (
+    assert "477 MiB  25 objects, worker 2: a value that still uses its bytes, replay.py:31" in (
         " ".join(text.split()).replace("477 MiB 25", "477 MiB  25")
     )
+
+
+def test_what_a_holder_is_stays_beside_its_bytes() -> None:
+    lines = render(kept_views()).splitlines()
+    first = next(line for line in lines if "25 objects, worker 2" in line)
+    following = lines[lines.index(first) + 1]
+    assert len(following) - len(following.lstrip()) == first.index("25 objects")
 
 
 def test_lines_have_at_most_80_characters() -> None:
@@ -68,11 +75,11 @@ def test_objects_in_files_are_named_if_the_store_is_filled_to_more_than_it_has()
 
 def test_the_memory_of_all_processes_is_their_sum_at_one_time() -> None:
     samples = [
-        Sample(1.0, 1, "python", 300 * 2**20, 100 * 2**20),
+        Sample(1.0, 1, "python", 300 * 2**20, 100 * 2**20, made_up.DRIVER),
         Sample(1.0, 2, "ray::Replay", 200 * 2**20, 50 * 2**20),
     ]
     text = render(kept_views(), samples)
-    assert "at most 500 MiB (sum of PSS)" in text
+    assert "at most 500 MiB (PSS: what they share counts once)" in text
     assert "100 MiB  driver (1)" in text
     assert "50 MiB  ray::Replay (2)" in text
 
@@ -92,3 +99,38 @@ def test_the_line_of_an_object_is_known_by_its_reader_its_put_its_task_or_its_si
     assert lines.line_of(Reference(pid=1, object="other", bytes=76)) == ""
     assert lines.line_of(Reference(pid=1, object="other", bytes=10_000)) == ""
     assert lines.line_of(Reference(object="put", line="ray.py:1")) == "ray.py:1"
+
+
+def views_of_all_ages() -> Program:
+    """Return a program with 3 values that were kept for long, 8 that were just read, and 1 that a task reads now."""
+    made = made_up.recording()
+    made_up.add_views(made, 12, 20 * MB, read_at=1.0, ends=1.1)
+    made.tasks.append(Task(made_up.TASK.format(901), "Replay.add", "ACTOR_TASK", finished=5.9))
+    made.tasks.append(Task(made_up.TASK.format(902), "Replay.add", "ACTOR_TASK"))
+    for received in made.received[3:11]:
+        received.by = made_up.TASK.format(901)
+    made.received[11].by = made_up.TASK.format(902)
+    return made_up.with_store(made, 600 * MB)
+
+
+def test_the_title_counts_the_same_objects_as_the_list_of_holders() -> None:
+    text = " ".join(render(views_of_all_ages()).split())
+    assert text.startswith("11 objects (210 MiB) stay in the store, because Replay.add keeps views")
+    assert "210 MiB 11 objects, worker 2: a value that still uses its bytes, replay.py:31" in text
+    assert "19.1 MiB 1 object, worker 2: a value that a running task reads, replay.py:31" in text
+
+
+def test_values_that_were_just_read_are_no_habit_of_keeping_them() -> None:
+    program = views_of_all_ages()
+    for received in program.recording.received[:3]:
+        received.by = made_up.TASK.format(901)
+    assert "Memory is not your problem" in render(program)
+
+
+def test_an_argument_whose_reader_has_no_line_has_the_line_that_submits_its_task() -> None:
+    made = made_up.recording()
+    made_up.add_argument(made, 5, 0.0, 2.0, 20 * MB, "train.py:12")
+    name = made_up.OBJECT.format(6, 1)
+    made.received.append(Received(made_up.WORKER, object=name, by=made_up.TASK.format(5)))
+    reference = Reference(1.0, 2, name, 20 * MB, "PINNED_IN_MEMORY")
+    assert ObjectLines(made_up.join(made)).line_of(reference) == "train.py:12"

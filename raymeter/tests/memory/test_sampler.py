@@ -39,10 +39,11 @@ def reference(size: int, site: str = "", **counts: Any) -> SimpleNamespace:
     )
 
 
-def reply(references: list[SimpleNamespace], job: bytes = JOB) -> SimpleNamespace:
+def reply(references: list[SimpleNamespace], job: bytes = JOB) -> tuple[str, SimpleNamespace]:
+    """Return a node, and what its raylet says."""
     worker = SimpleNamespace(job_id=job, pid=7, object_refs=references)
     used = store(object_store_bytes_used=5, object_store_bytes_avail=9, spilled_bytes_total=3)
-    return SimpleNamespace(store_stats=used, core_workers_stats=[worker])
+    return "node", SimpleNamespace(store_stats=used, core_workers_stats=[worker])
 
 
 @pytest.fixture
@@ -121,8 +122,9 @@ def test_small_objects_and_those_of_other_jobs_are_left_out(raylet: list[Any]) -
         reply([reference(10**6, pinned_in_memory=True), reference(10)]),
         reply([reference(10**7)], b"job2"),
     ]
-    [event] = memory.describe_references(replies)
-    assert (event["bytes"], event["kind"], event["pid"]) == (10**6, "PINNED_IN_MEMORY", 7)
+    [event] = memory.describe_references(5.0, replies)
+    assert (event["bytes"], event["kind"]) == (10**6, "PINNED_IN_MEMORY")
+    assert (event["time"], event["node"], event["pid"]) == (5.0, "node", 7)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,13 @@ from html.parser import HTMLParser
 import pytest
 from made_programs import make_finding, make_loop_profile, make_random_profile
 from raymeter.profile.events import Store
+from raymeter.profile.steps import Steps
 from raymeter.report import html
+from raymeter.report.chart import Chart, draw
+from raymeter.report.critical import Link
+from raymeter.report.html_steps import choose_steps
+from raymeter.report.step_charts import describe_link
+from raymeter.report.timeline import Span
 
 BROWSER = shutil.which("chromedriver")
 VOID = {"meta", "input", "br", "path"}
@@ -108,7 +114,43 @@ def test_the_memory_is_shown_if_it_was_recorded():
         Store(time=float(time), used=time * 2**20, capacity=2**30, spilled=0) for time in range(4)
     ]
     text = html.render(profile)
-    assert "At most 3 MiB of 1 GiB were used" in text
+    assert "At most 3 MiB of 1 GiB were used (area); nothing was spilled to disk." in text
+    assert Page(text).with_class("spilled") == []
+
+
+def test_a_store_that_has_more_than_it_holds_is_explained():
+    profile = make_loop_profile()
+    profile.program.recording.stores = [
+        Store(time=float(time), used=time * 2**30, capacity=2**30, spilled=time * 2**20)
+        for time in range(4)
+    ]
+    text = html.render(profile)
+    assert "At most 3 GiB of 1 GiB were used (area), because objects that do not fit are in" in text
+    assert "files; 3 MiB were spilled to disk (line)." in text
+    assert len(Page(text).with_class("spilled")) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_the_typical_step_is_in_the_middle_of_all_and_no_start(count):
+    # The steps become shorter: of six, the third and the fourth are in the middle.
+    ends = [start + 1.0 - start / 10 for start in range(count)]
+    times = [(float(start), end) for start, end in zip(range(count), ends, strict=True)]
+    (_, number), *_ = choose_steps(Steps("made", times))
+    assert number == count // 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("ray.put", "ray.put"), ("Trainer.train", "sends Trainer.train")]
+)
+def test_a_call_on_the_critical_path_is_called_as_its_author_knows_it(name, text):
+    span = Span("node-1", 1, "call", name, 0.0, 1.0)
+    assert describe_link(Link("node-1", "call", 0.0, 1.0, span)) == text
+
+
+def test_a_time_at_the_end_of_a_chart_has_no_text_that_would_be_cut():
+    text = draw(Chart("made", 0.0, 0.304, []))
+    assert ">250 ms<" in text
+    assert ">300 ms<" not in text
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -105,6 +105,20 @@ def test_each_message_has_a_row_with_its_verdict() -> None:
     assert "301 -> 201" in rows["step"]
 
 
+def test_a_table_that_is_too_wide_has_each_message_on_a_line_of_its_own() -> None:
+    wide = render_text(BEFORE, AFTER, 200).splitlines()
+    narrow = render_text(BEFORE, AFTER, 65).splitlines()
+    assert max(map(len, wide)) > 65 >= max(map(len, narrow))
+    assert narrow[0] == "message"
+    assert narrow[2] == "driver -> A"
+    assert "100 -> 20" in narrow[3]
+
+
+def test_the_driver_and_compiled_methods_are_called_as_in_the_profile() -> None:
+    runs = [make_run(0.3, {" -> Reward.__ray_call__": 0.1}) for _ in range(3)]
+    assert render_text(runs, runs).splitlines()[1].startswith("driver -> Reward  ")
+
+
 def test_equal_programs_do_not_differ() -> None:
     noisy = [make_run(seconds, {}) for seconds in (0.310, 0.290, 0.300)]
     step = next(line for line in render_text(BEFORE, noisy).splitlines() if line.startswith("step"))

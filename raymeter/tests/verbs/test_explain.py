@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from raymeter.report.message import ALTERNATIVE_TEXTS
 
 import raymeter
 from raymeter import command_line
@@ -20,6 +21,16 @@ def test_an_array_lies_outside_of_the_pickle(capsys: pytest.CaptureFixture[str])
     text = explain({"obs": numpy.zeros((1_024, 1_024))}, capsys)
     assert re.search(r"outside of it +8 MiB in 1 buffer", text)
     assert re.search(r"^obs +8 MiB +8 MiB +numpy.ndarray float64$", text, re.MULTILINE)
+
+
+def test_a_message_that_is_stored_as_it_is_held_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    text = explain(numpy.zeros((1_024, 1_024)), capsys)
+    assert "  in its fields   8 MiB; Ray stores 1 times as much" in text
+
+
+def test_each_other_way_to_send_a_message_has_a_text_about_the_change() -> None:
+    conversions = pytest.importorskip("raymeter.inside.conversions")
+    assert ALTERNATIVE_TEXTS.keys() == conversions.CONVERSIONS.keys()
 
 
 def test_numbers_in_a_list_have_a_measured_alternative(capsys: pytest.CaptureFixture[str]) -> None:

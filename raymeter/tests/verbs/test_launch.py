@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from raymeter.commands import run
+from raymeter.commands import memory, run
 from raymeter.errors import UserError
 from raymeter.launch import HOOK, UV_RUN, environment_of
 
@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_the_start(tmp_path: 
     ("text", "code", "words"),
     [
         ("", 0, "has not called ray.init, or it is a client"),
-        ("raise SystemExit(3)", 3, "ended with exit code 3 before ray.init"),
+        ("raise SystemExit(3)", 3, "ended with exit code 3 before ray.init, or it is a client"),
     ],
 )
 def test_a_program_without_ray_leaves_one_line_and_no_folder(
@@ -124,5 +124,27 @@ def test_a_client_is_warned_and_runs(
     monkeypatch.setenv("RAY_ADDRESS", "ray://somewhere:10001")
     Path("train.py").write_text("open('ran', 'w').close()")
     assert command_line.main(["train.py"]) == 0
-    assert "Ray Client cannot be recorded" in capsys.readouterr().err.splitlines()[0]
+    [line] = capsys.readouterr().err.splitlines()
+    assert "Ray Client cannot be recorded" in line
     assert Path("ran").exists()
+
+
+@pytest.mark.parametrize("verb", [[], ["memory"]])
+def test_an_error_of_raymeter_keeps_the_exit_code_of_the_program(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: list[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run.show, "show_new_profile", fail)
+    monkeypatch.setattr(memory, "show_folder", fail)
+    text = "import os; open(os.environ['RAYMETER_FOLDER'] + '/a.jsonl', 'w').close(); exit(3)"
+    Path("train.py").write_text(text)
+    assert command_line.main([*verb, "--output", "out", "train.py"]) == 3
+    [line] = capsys.readouterr().err.splitlines()
+    assert "ZeroDivisionError: a bug" in line
+    assert "ZeroDivisionError" in Path("out", "error.txt").read_text()

@@ -138,7 +138,7 @@ def find_views(program: Program, spilling: Spilling, min_share: float) -> list[F
     """Return a finding for each method that keeps values which look at many objects: a share of the store."""
     findings = []
     for views in find_kept_views(program):
-        is_large = views.bytes > min_share * spilling.capacity
+        is_large = views.proven_bytes > min_share * spilling.capacity
         if views.most_of_a_process >= MIN_OBJECTS and is_large:
             findings.append(describe_views(views))
     return findings
@@ -194,14 +194,14 @@ def describe_producer(line: str, spilling: Spilling, peak: Peak) -> Finding:
 
 def find_growing_processes(program: Program, steps: Steps, samples: list[Sample]) -> list[Finding]:
     """Return a finding for each process of the user's code whose private memory grows."""
-    recorded = {process.pid: process for process in program.recording.processes}
+    recorded = {process.process: process for process in program.recording.processes}
     begin = steps.times[0][0]
     end = steps.times[-1][1]
     if steps.is_whole_program:
         begin += START_SHARE * (end - begin)
     findings = []
     for growth in find_growth(samples, begin, end):
-        process = recorded.get(growth.pid)
+        process = recorded.get(growth.process)
         if process is not None:
             is_driver = process.role == "driver"
             findings.append(describe_growth(program, steps, growth, process.process, is_driver))

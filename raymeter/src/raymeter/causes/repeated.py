@@ -12,7 +12,7 @@ from raymeter.findings import Finding, Saving
 from raymeter.profile.groups import Group, group_messages, in_steps
 from raymeter.profile.program import Message, Program
 from raymeter.profile.steps import Steps
-from raymeter.units import format_bytes, significant
+from raymeter.units import format_bytes, format_times
 
 PartKey = tuple[str, int, int]  # process, bytes and sum of samples
 
@@ -161,7 +161,7 @@ def make_finding(program: Program, steps: Steps, group: Group, reading: list[Sav
         savings += reading
     per_step = len(group.messages) / steps.count
     size = format_bytes(group.bytes)
-    title = f"The same {size} are sent again {significant(per_step, 2)} times per step"
+    title = f"The same {size} are sent again {format_times(per_step)} per step"
     if per_step > 1:
         title += f" ({group.type}, to {len(reader_processes(group))} processes)"
     if is_kept:

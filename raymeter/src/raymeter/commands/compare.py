@@ -1,11 +1,13 @@
 """Compare a program before and after a change: interleaved runs, or two profiles that exist."""
 
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from raymeter.commands.repeated_runs import Program, Recorder, read_run, run_interleaved
+from raymeter.commands.output import show_text
+from raymeter.commands.repeated_runs import Program, Recorder, Run, read_run, run_interleaved
 from raymeter.commands.run import make_folder
 from raymeter.errors import UserError
 from raymeter.launch import find_program
@@ -27,11 +29,10 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
 
 def main(arguments: Namespace, after: list[str] | None) -> int:
     """Compare `arguments.program` with the words after "--", and print the table."""
-    render = render_markdown if arguments.markdown else render_text
     folders = profile_folders(arguments, after)
     if folders is not None:
         runs = [[read_run(folder, arguments.step)] for folder in folders]
-        print(render(runs[0], runs[1]))
+        show_comparison(runs, arguments.markdown)
         return 0
     programs = find_programs(arguments, after)
     folder = make_folder(arguments.output, name_of(programs[1]))
@@ -42,9 +43,19 @@ def main(arguments: Namespace, after: list[str] | None) -> int:
     )
     print(announcement, file=sys.stderr)
     runs = run_interleaved(recorder, programs, arguments.runs)
-    print(render(runs[0], runs[1]))
+    show_comparison(runs, arguments.markdown)
     print(f"Profiles: {folder}", file=sys.stderr)
     return 0
+
+
+def show_comparison(runs: Sequence[Sequence[Run]], is_markdown: bool) -> None:
+    """Print the runs before and after the change side by side."""
+    before, after = runs
+    if is_markdown:
+        show_text(render_markdown(before, after))
+        return
+    width = shutil.get_terminal_size((80, 24)).columns
+    show_text(render_text(before, after, width))
 
 
 def name_of(program: Program) -> str:

@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from raymeter.commands.output import show_text
 from raymeter.errors import UserError
 from raymeter.report.before_and_after import find_cause, list_causes, render_cause
 from raymeter.report.message import render
@@ -19,12 +20,12 @@ def main(arguments: Namespace) -> int:
     words = " ".join(arguments.subject)
     path = Path(words)
     if not words:
-        print(list_causes())
+        show_text(list_causes())
     elif path.is_file() or path.suffix in FILES:
-        explain(load(path, arguments.trust))
+        show_text(render(load(path, arguments.trust)))
     else:
         width = min(shutil.get_terminal_size((80, 24)).columns, MAX_WIDTH)
-        print(render_cause(find_cause(words), width))
+        show_text(render_cause(find_cause(words), width))
     return 0
 
 

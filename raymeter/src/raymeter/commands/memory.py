@@ -1,13 +1,18 @@
 """Run a program, and show what fills its memory: the object store, its processes, and who keeps objects."""
 
 import os
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 from raymeter.causes import memory as causes
-from raymeter.commands.run import describe_nothing, has_recording, make_folder, warn_of_client
-from raymeter.errors import UserError
+from raymeter.commands.output import show_text
+from raymeter.commands.run import (
+    errors_shown,
+    has_recording,
+    make_folder,
+    say_nothing_recorded,
+    warn_of_client,
+)
 from raymeter.launch import environment_of, find_program, run_program
 from raymeter.memory.processes import ProcessSampler, read_samples
 from raymeter.profile.program import join
@@ -37,12 +42,10 @@ def main(arguments: Namespace) -> int:
 
     code = run_program(words, environment, watch)
     if not has_recording(folder):
-        print(describe_nothing(code), file=sys.stderr)
+        say_nothing_recorded(code)
         return code
-    try:
+    with errors_shown(folder):
         show_folder(folder, arguments.step)
-    except UserError as error:
-        print(f"raymeter: {error}", file=sys.stderr)
     return code
 
 
@@ -60,5 +63,6 @@ def show_folder(folder: Path, step: str | None) -> None:
     steps = find_steps(program, step)
     samples = read_samples(folder)
     findings = causes.find_memory(program, steps, samples)
-    print("\n".join(report.render(program, samples, findings)))
-    print(f"Profile: {folder}")
+    lines = report.render(program, samples, findings)
+    lines.append(f"Profile: {folder}")
+    show_text("\n".join(lines))

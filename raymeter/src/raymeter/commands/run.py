@@ -5,9 +5,10 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from argparse import Namespace
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from raymeter.commands import show
@@ -16,6 +17,7 @@ from raymeter.launch import IMPORTED, environment_of, find_program, run_program
 
 PROFILES = Path("raymeter-profiles")
 IGNORE_FILE = ".gitignore"
+ERROR = "error.txt"  # of raymeter itself
 
 
 def main(arguments: Namespace) -> int:
@@ -26,14 +28,32 @@ def main(arguments: Namespace) -> int:
     environment = environment_of(os.environ, folder, arguments.min_bytes)
     code = run_program(words, environment)
     if not has_recording(folder):
-        print(describe_nothing(code), file=sys.stderr)
+        say_nothing_recorded(code)
         remove_empty(folder)
         return code
-    try:
+    with errors_shown(folder):
         show.show_new_profile(folder, arguments.step, arguments.html)
+    return code
+
+
+@contextmanager
+def errors_shown(folder: Path) -> Iterator[None]:
+    """Say in one line if a profile cannot be shown: the exit code is that of the program in any case.
+
+    The traceback of an error in raymeter itself goes into the folder of the profile.
+    """
+    try:
+        yield
     except UserError as error:
         print(f"raymeter: {error}", file=sys.stderr)
-    return code
+    except Exception as error:
+        with suppress(OSError):
+            (folder / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+        print(
+            f"raymeter: an error of raymeter, not of your program: {type(error).__name__}: {error}. Please report it "
+            f"with {folder / ERROR}",
+            file=sys.stderr,
+        )
 
 
 def make_folder(output: Path | None, program: str) -> Path:
@@ -48,11 +68,22 @@ def make_folder(output: Path | None, program: str) -> Path:
             raise UserError(
                 f"{folder}: {error.strerror}. Give another folder with --output, before the script"
             ) from None
-        folder = Path(tempfile.mkdtemp(prefix="raymeter-"))
+        folder = make_temporary_folder()
         print(
             f"raymeter: {PROFILES}: {error.strerror}. The profile goes to {folder}", file=sys.stderr
         )
+    return folder
+
+
+def make_temporary_folder() -> Path:
+    """Return a new folder in the one of the system for temporary files; raise UserError if that is not possible."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="raymeter-"))
         fill_folder(folder)
+    except OSError:
+        raise UserError(
+            f"neither {PROFILES} nor a temporary folder can hold a profile. Give a folder with --output"
+        ) from None
     return folder
 
 
@@ -78,14 +109,20 @@ def has_recording(folder: Path) -> bool:
     return any(folder.glob("*.jsonl"))
 
 
+def say_nothing_recorded(code: int) -> None:
+    """Say in one line why nothing was recorded, if no line has said it before the program began."""
+    if not is_client(os.environ):
+        print(f"raymeter: nothing was recorded: {describe_nothing(code)}", file=sys.stderr)
+
+
 def describe_nothing(code: int) -> str:
-    """Return one line about a program of which nothing was recorded."""
+    """Return why nothing of a program was recorded."""
     if code:
-        return f"raymeter: nothing was recorded: the program ended with exit code {code} before ray.init."
-    return (
-        "raymeter: nothing was recorded: the program has not called ray.init, or it is a client (ray://). "
-        f"{NO_CLIENT}."
-    )
+        return (
+            f"the program ended with exit code {code} before ray.init, or it is a client (ray://), which cannot be "
+            "recorded."
+        )
+    return f"the program has not called ray.init, or it is a client (ray://). {NO_CLIENT}."
 
 
 def remove_empty(folder: Path) -> None:
@@ -98,5 +135,10 @@ def remove_empty(folder: Path) -> None:
 
 def warn_of_client(environment: Mapping[str, str]) -> None:
     """Say in one line that a program of Ray Client cannot be recorded. It runs in any case."""
-    if environment.get("RAY_ADDRESS", "").startswith("ray://"):
+    if is_client(environment):
         print(f"raymeter: RAY_ADDRESS={environment['RAY_ADDRESS']}: {NO_CLIENT}", file=sys.stderr)
+
+
+def is_client(environment: Mapping[str, str]) -> bool:
+    """Return whether the environment makes a program a client. Its own code can do that, too."""
+    return environment.get("RAY_ADDRESS", "").startswith("ray://")

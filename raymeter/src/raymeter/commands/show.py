@@ -5,6 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from raymeter.advice import Profile, advise
+from raymeter.commands.output import show_text
 from raymeter.errors import UserError
 from raymeter.profile.reader import read_recording
 from raymeter.report import flow, html, perfetto, summary, terminal
@@ -19,7 +20,7 @@ SUMMARY = "profile.json"
 def main(arguments: Namespace) -> int:
     """Print the profile of a folder, and write its page if `--html` is given."""
     profile = load_profile(arguments.folder, arguments.step)
-    print(render(profile), end="")
+    show_text(render(profile))
     if arguments.html is not None:
         is_named = arguments.html != Path()  # --html without a file
         path = arguments.html if is_named else arguments.folder / PAGE
@@ -35,16 +36,16 @@ def load_profile(folder: Path, step: str | None) -> Profile:
 def render(profile: Profile) -> str:
     """Return the text of a profile for the width of this terminal."""
     width = shutil.get_terminal_size((80, 24)).columns
-    return terminal.render(profile, width)
+    return terminal.render(profile, width).removesuffix("\n")
 
 
 def show_new_profile(folder: Path, step: str | None, has_page: bool) -> None:
     """Print the profile of a program that has just run, and write its files; raise UserError if one of these fails."""
     profile = load_profile(folder, step)
     text = render(profile)
-    print(text, end="")
+    show_text(text)
     try:
-        (folder / TEXT).write_text(text, encoding="utf-8")
+        (folder / TEXT).write_text(text + "\n", encoding="utf-8")
         perfetto.write(profile, folder / TRACE)
         flow.write(profile, folder / FLOW)
         summary.write(profile, folder / SUMMARY)
@@ -60,4 +61,4 @@ def write_page(profile: Profile, path: Path) -> None:
         html.write(profile, path)
     except OSError as error:
         raise UserError(f"--html {path}: {error.strerror}. Give another file") from None
-    print(f"Page: {path}")
+    show_text(f"Page: {path}")

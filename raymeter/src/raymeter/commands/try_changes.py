@@ -10,6 +10,7 @@ from statistics import median
 
 from raymeter.advice import Profile
 from raymeter.causes.pickled import ZERO_COPY
+from raymeter.commands.output import show_text
 from raymeter.commands.repeated_runs import Program, Recorder, Run, run_interleaved, seconds_of
 from raymeter.commands.run import make_folder
 from raymeter.launch import find_program
@@ -74,7 +75,7 @@ def main(arguments: Namespace) -> int:
     first = recorder.run(Program("as it is", words), "first")
     settings = find_settings(first.profile)
     if not settings:
-        print("No setting fits: no tensors, and no freed memory, are a cause in this program.")
+        show_text("No setting fits: no tensors, and no freed memory, are a cause in this program.")
         return 0
     programs = [Program("as it is", words)]
     programs += [Program(setting.title, words, setting.variables) for setting in settings]
@@ -82,7 +83,7 @@ def main(arguments: Namespace) -> int:
     trials = [
         Trial(setting, runs[0], after) for setting, after in zip(settings, runs[1:], strict=True)
     ]
-    print("\n".join(render(trials, folder)))
+    show_text("\n".join(render(trials, folder)))
     return 0
 
 

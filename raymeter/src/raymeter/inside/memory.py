@@ -55,6 +55,7 @@ class Sampler:
 
     def sample(self):
         """Write one sample. Most of its time, this thread waits for the raylet, and lets the program run."""
+        asked = time.time()
         replies = ray_internals.node_statistics(self.has_references)
         begin = time.perf_counter()
         stores = describe_stores(replies)
@@ -64,7 +65,7 @@ class Sampler:
         self.recorder.write(stores)
         self.recorder.own_seconds += time.perf_counter() - begin
         if self.has_references:
-            self.write_references(replies)
+            self.write_references(asked, replies)
         elif is_needed:
             self.ask_for_references()
 
@@ -78,13 +79,14 @@ class Sampler:
 
     def ask_for_references(self):
         """Write who keeps objects, and remember how long it took to know it."""
+        asked = time.time()
         begin = time.perf_counter()
-        self.write_references(ray_internals.node_statistics(with_references=True))
+        self.write_references(asked, ray_internals.node_statistics(with_references=True))
         self.reference_seconds = time.perf_counter() - begin
 
-    def write_references(self, replies):
+    def write_references(self, asked, replies):
         begin = time.perf_counter()
-        for event in describe_references(replies):
+        for event in describe_references(asked, replies):
             self.recorder.write(event)
         self.recorder.own_seconds += time.perf_counter() - begin
 
@@ -113,7 +115,7 @@ def measure_copy():
 
 def describe_stores(replies):
     """Return the event of the object stores of all nodes together."""
-    stores = [reply.store_stats for reply in replies]
+    stores = [reply.store_stats for _, reply in replies]
     return {
         "event": "store",
         "time": time.time(),
@@ -128,26 +130,26 @@ def describe_stores(replies):
     }
 
 
-def describe_references(replies):
-    """Return an event per large object and process that refers to it, the largest first."""
-    now = time.time()
+def describe_references(asked, replies):
+    """Return an event per large object and process that refers to it, the largest first.
+
+    Their time is the one at which the nodes were asked: what a task had read before, and was still in use, is kept.
+    """
     job = ray_internals.worker.current_job_id.binary()
     events = []
-    for reply in replies:
+    for node, reply in replies:
         for worker in reply.core_workers_stats:
             if worker.job_id != job:
                 continue
+            common = {"event": "reference", "time": asked, "node": node, "pid": worker.pid}
             large = [item for item in worker.object_refs if item.object_size >= MIN_OBJECT_BYTES]
-            events += [describe_reference(now, worker.pid, item) for item in large]
+            events += [common | describe_reference(item) for item in large]
     events.sort(key=lambda event: -event["bytes"])
     return events[:MAX_REFERENCES]
 
 
-def describe_reference(now, pid, reference):
+def describe_reference(reference):
     return {
-        "event": "reference",
-        "time": now,
-        "pid": pid,
         "object": reference.object_id.hex(),
         "bytes": reference.object_size,
         "kind": ray_internals.reference_kind(reference),

@@ -204,7 +204,7 @@ def task_type(number: int) -> str:
 
 
 def node_statistics(with_references: bool = False) -> list:
-    """Return what the raylet of each living node knows of its store, as messages of GetNodeStatsReply.
+    """Return each living node with what its raylet knows of its store, as a message of GetNodeStatsReply.
 
     With references, also what each core worker says of its references, as `ray memory` reads it, without a dashboard.
     """
@@ -215,7 +215,8 @@ def node_statistics(with_references: bool = False) -> list:
         if node["Alive"]:
             host, port = node["NodeManagerAddress"], node["NodeManagerPort"]
             answer = raylet.ask(host, port, NODE_STATISTICS, request, authorization())
-            replies.append(messages.GetNodeStatsReply.FromString(answer))
+            reply = messages.GetNodeStatsReply.FromString(answer)
+            replies.append((node["NodeID"], reply))
     return replies
 
 

@@ -16,7 +16,7 @@ MIN_BYTES = 50 * 10**6  # by which it must have grown
 class Growth:
     """The private memory of a process grows by so many bytes per second."""
 
-    pid: int
+    process: str
     name: str
     bytes_per_second: float
     first: int
@@ -25,10 +25,10 @@ class Growth:
 
 def find_growth(samples: Sequence[Sample], begin: float, end: float) -> list[Growth]:
     """Return the processes that grow between two times, the fastest first."""
-    by_process: dict[int, list[Sample]] = defaultdict(list)
+    by_process: dict[tuple[str, int], list[Sample]] = defaultdict(list)
     for sample in samples:
         if begin <= sample.time <= end:
-            by_process[sample.pid].append(sample)
+            by_process[sample.process, sample.pid].append(sample)
     found = [growth_of(group) for group in by_process.values()]
     growing = [growth for growth in found if growth is not None]
     growing.sort(key=lambda growth: -growth.bytes_per_second)
@@ -48,4 +48,4 @@ def growth_of(samples: Sequence[Sample]) -> Growth | None:
     if correlation(times, sizes) < MIN_CORRELATION:
         return None
     slope = linear_regression(times, sizes).slope
-    return Growth(last.pid, last.name, slope, first.private, last.private)
+    return Growth(last.process, last.name, slope, first.private, last.private)

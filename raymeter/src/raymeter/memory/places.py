@@ -18,7 +18,6 @@ class ObjectLines:
         self.readers = readers_of_objects(program)
         self.puts: dict[str, str] = {}
         self.arguments: dict[str, dict[int, str]] = defaultdict(dict)  # of a process, by bytes
-        self.names = {process.pid: process.process for process in program.recording.processes}
         for message in program.messages:
             line = line_of(program, message)
             if message.how == "argument":
@@ -31,25 +30,26 @@ class ObjectLines:
     def line_of(self, reference: Reference) -> str:
         """Return "file:line"; "" if neither Ray nor the recorder knows it.
 
-        Values that look at an object are kept by their reader. An argument by value has no id that was recorded, so
-        its sender and size tell which line has sent it.
+        Values that look at an object are kept by their reader, or by the task whose argument they are. An argument by
+        value has no id that was recorded, so its sender and size tell which line has sent it.
         """
-        received = self.readers.get((reference.pid, reference.object))
+        process = process_of(self.program, reference)
+        received = self.readers.get((process, reference.object))
         if received is not None and reference.kind == PINNED:
-            return received.line
+            reader = self.program.submissions.get(received.by)
+            return received.line or (reader.line if reader else "")
         task = reference.object[:TASK_DIGITS]
         submission = self.program.submissions.get(task)
         known = [
             reference.line,
             self.puts.get(reference.object, ""),
             submission.line if submission else "",
-            self.argument_line(reference),
+            self.argument_line(reference, process),
         ]
         return next(filter(None, known), "")
 
-    def argument_line(self, reference: Reference) -> str:
-        """Return the line of an argument of about this size from this process; "" without one."""
-        process = self.names.get(reference.pid, "")
+    def argument_line(self, reference: Reference, process: str) -> str:
+        """Return the line of an argument of about this size from a process; "" without one."""
         sizes = self.arguments.get(process, {})
         alike = [size for size in sizes if 0 <= reference.bytes - size <= METADATA_BYTES]
         if not alike:
@@ -58,11 +58,19 @@ class ObjectLines:
         return sizes[nearest]
 
 
-def readers_of_objects(program: Program) -> dict[tuple[int, str], Received]:
-    """Return who has read an object last, by the process id and the object."""
-    pids = {process.process: process.pid for process in program.recording.processes}
+def process_of(program: Program, reference: Reference) -> str:
+    """Return the name of the process that refers to an object, also of one that was not recorded.
+
+    Processes on two nodes may have the same id.
+    """
+    recorded = program.workers.process_at(reference.node, reference.pid)
+    return recorded or f"{reference.node}-{reference.pid}"
+
+
+def readers_of_objects(program: Program) -> dict[tuple[str, str], Received]:
+    """Return who has read an object last, by the process and the object."""
     readers = {}
     for received in program.recording.received:
-        key = pids[received.process], received.object
+        key = received.process, received.object
         readers[key] = received
     return readers

@@ -19,13 +19,14 @@ MAX_SHARE = 0.05  # of the time, for reading: many large processes are read less
 
 @dataclass(frozen=True)
 class Sample:
-    """Memory of a process at one time, in bytes."""
+    """Memory of a process at one time, in bytes. `process` is its name in the recording: host and process id."""
 
     time: float
     pid: int
     name: str
     pss: int
     private: int
+    process: str = ""
 
 
 def read_samples(folder: Path) -> list[Sample]:
@@ -93,7 +94,8 @@ def read_process(pid: int, now: float) -> Sample | None:
         name, _, rest = line.partition(":")
         fields[name] = KIB * int(rest.split()[0])
     private = fields.get("Pss_Anon", fields.get("Anonymous", 0))
-    return Sample(now, pid, process_name(pid), fields.get("Pss", 0), private)
+    process = f"{os.uname().nodename}-{pid}"
+    return Sample(now, pid, process_name(pid), fields.get("Pss", 0), private, process)
 
 
 def process_name(pid: int) -> str:

@@ -2,13 +2,16 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from raymeter.memory.places import PINNED, ObjectLines, readers_of_objects
+from raymeter.memory.places import PINNED, ObjectLines, process_of, readers_of_objects
 from raymeter.profile.events import Received, Reference
 from raymeter.profile.program import Program
 
-KEPT_SECONDS = 1.0  # after a task has ended, or the driver has read it: then, its value is kept
+IN_USE = "IN_USE_BY_A_TASK"  # the kind of a value whose reader has not ended
+KEPT_SECONDS = (
+    1.0  # after its reader has ended: a value that is still in use then is kept on purpose
+)
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,7 @@ class Holder:
     """Objects that one process keeps for one reason, at one time."""
 
     time: float
+    process: str
     pid: int
     kind: str
     line: str
@@ -28,20 +32,28 @@ class Holder:
 
 @dataclass(frozen=True)
 class KeptViews:
-    """Objects that stay in the store, because a process keeps values that look at them."""
+    """Objects that stay in the store, because a process keeps values that look at them.
+
+    `objects` are in use although their reader has ended. `proven` are those of them that are in use for KEPT_SECONDS.
+    """
 
     name: str  # of the method or task that has read them; "" for the driver
     line: str
     objects: list[Reference]
+    proven: list[Reference]
 
     @property
     def bytes(self) -> int:
         return sum(reference.bytes for reference in self.objects)
 
     @property
+    def proven_bytes(self) -> int:
+        return sum(reference.bytes for reference in self.proven)
+
+    @property
     def most_of_a_process(self) -> int:
-        """Return how many of the objects one process keeps."""
-        counts = Counter(reference.pid for reference in self.objects)
+        """Return how many of the proven objects one process keeps."""
+        counts = Counter((reference.node, reference.pid) for reference in self.proven)
         return max(counts.values(), default=0)
 
 
@@ -52,15 +64,16 @@ def holders_at_peak(program: Program) -> list[Holder]:
         return []
     lines = ObjectLines(program)
     peak = max(samples.values(), key=distinct_bytes)
-    groups: dict[tuple[int, str, str], list[Reference]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[Reference]] = defaultdict(list)
     for reference in peak:
         line = lines.line_of(reference)
-        key = reference.pid, reference.kind, line
+        kind = kind_of(program, lines.readers, reference)
+        key = process_of(program, reference), kind, line
         groups[key].append(reference)
     holders = []
-    for (pid, kind, line), objects in groups.items():
-        time = objects[0].time
-        holder = Holder(time, pid, kind, line, objects)
+    for (process, kind, line), objects in groups.items():
+        first = objects[0]
+        holder = Holder(first.time, process, first.pid, kind, line, objects)
         holders.append(holder)
     holders.sort(key=lambda holder: -holder.bytes)
     return holders
@@ -81,41 +94,56 @@ def distinct_bytes(references: Sequence[Reference]) -> int:
     return sum(sizes.values())
 
 
+def kind_of(
+    program: Program, readers: dict[tuple[str, str], Received], reference: Reference
+) -> str:
+    """Return why an object is kept: as Ray says it, or IN_USE if the task that reads it has not ended."""
+    received = readers.get((process_of(program, reference), reference.object))
+    if received is None or reference.kind != PINNED:
+        return reference.kind
+    if reference.time > done_with(program, received):
+        return PINNED
+    return IN_USE
+
+
 def find_kept_views(program: Program) -> list[KeptViews]:
-    """Return what each method keeps at the time at which it keeps most."""
+    """Return what each method keeps at the time at which it keeps most, if a part of it is proven at any time."""
     readers = readers_of_objects(program)
     samples = by_time(program.recording.references)
-    found: list[KeptViews] = []
+    by_method: dict[tuple[str, str], list[KeptViews]] = defaultdict(list)
     for references in samples.values():
-        found += kept_at_once(program, readers, references)
-    found.sort(key=lambda views: views.bytes)
-    most: dict[tuple[str, str], KeptViews] = {}
-    for views in found:
-        key = views.name, views.line
-        most[key] = views  # the last one has most bytes
-    return sorted(most.values(), key=lambda views: -views.bytes)
+        for views in kept_at_once(program, readers, references):
+            by_method[views.name, views.line].append(views)
+    found = []
+    for group in by_method.values():
+        most = max(group, key=lambda views: views.bytes)
+        sure = max(group, key=lambda views: views.proven_bytes)
+        if sure.proven:
+            found.append(replace(most, proven=sure.proven))
+    return sorted(found, key=lambda views: -views.bytes)
 
 
 def kept_at_once(
     program: Program,
-    readers: dict[tuple[int, str], Received],
+    readers: dict[tuple[str, str], Received],
     references: Sequence[Reference],
 ) -> list[KeptViews]:
     """Return what each method keeps in one sample: objects that are in use although their reader has ended."""
-    kept: dict[tuple[str, str], list[Reference]] = defaultdict(list)
+    kept: dict[tuple[str, str], KeptViews] = {}
     for reference in references:
-        received = readers.get((reference.pid, reference.object))
+        process = process_of(program, reference)
+        received = readers.get((process, reference.object))
         if received is None or reference.kind != PINNED:
             continue
-        allowed = done_with(program, received) + KEPT_SECONDS
-        if reference.time > allowed:
-            key = received.by_name, received.line
-            kept[key].append(reference)
-    found = []
-    for (name, line), objects in kept.items():
-        views = KeptViews(name, line, objects)
-        found.append(views)
-    return found
+        end = done_with(program, received)
+        if reference.time <= end:
+            continue
+        key = received.by_name, received.line
+        views = kept.setdefault(key, KeptViews(*key, objects=[], proven=[]))
+        views.objects.append(reference)
+        if reference.time > end + KEPT_SECONDS:
+            views.proven.append(reference)
+    return list(kept.values())
 
 
 def done_with(program: Program, received: Received) -> float:

@@ -352,6 +352,7 @@ class Reference:
     bytes: int = 0
     kind: str = ""
     line: str = ""  # that made the reference
+    node: str = ""  # of the process
 
 
 def make(kind: type, line: dict[str, Any]) -> Any:

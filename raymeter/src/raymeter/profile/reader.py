@@ -78,7 +78,9 @@ class Recording:
 
 
 def read_recording(folder: Path) -> Recording:
-    """Return the events in a folder; raise UserError if no process has written into it."""
+    """Return the events in a folder; raise UserError if it is not there, or if no process has written into it."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
     recording = Recording(folder)
     for path in sorted(folder.glob("*.jsonl")):
         lines = read_lines(path)

@@ -21,12 +21,16 @@ class Workers:
         self.hosts = find_hosts(recording)
 
     def process_of(self, task: Task) -> str:
-        """Return the name of the process in which a task ran; "" if it was not recorded.
+        """Return the name of the process in which a task ran; "" if it was not recorded."""
+        return self.process_at(task.node, task.pid)
 
-        A task on an unknown node belongs to the only process with its id, if there is only one.
+    def process_at(self, node: str, pid: int) -> str:
+        """Return the name of the process with an id on a node; "" if it was not recorded.
+
+        On an unknown node, it is the only process with this id, if there is only one.
         """
-        found = self.by_pid.get(task.pid, [])
-        host = self.hosts.get(task.node)
+        found = self.by_pid.get(pid, [])
+        host = self.hosts.get(node)
         if host is not None:
             found = [process for process in found if process.host == host]
         if len(found) != 1:

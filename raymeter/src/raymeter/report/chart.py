@@ -13,6 +13,7 @@ LANE_GAP_PIXELS = 10
 RULER_PIXELS = 22
 MAX_ROWS = 6  # of a lane; what runs beside even more is left out
 TICKS = 10  # at most
+LABELLED_SHARE = 0.93  # of a chart: the text of a later time would be cut
 NICE_STEPS = (1, 2, 5, 10)
 VIEW = 1_000  # units of the drawing along the time
 
@@ -147,8 +148,10 @@ def draw_ruler(chart: Chart) -> str:
     ticks = ""
     for number in range(int(seconds / step) + 1):
         left = chart.percent(chart.start + number * step)
-        label = format_milliseconds(number * step)
-        ticks += f'<div class="tick" style="left:{left}%"><span>{label}</span></div>'
+        label = ""
+        if number * step <= LABELLED_SHARE * seconds:
+            label = f"<span>{format_milliseconds(number * step)}</span>"
+        ticks += f'<div class="tick" style="left:{left}%">{label}</div>'
     return ticks
 
 

@@ -7,6 +7,7 @@ from statistics import median
 from raymeter.commands.repeated_runs import Run, seconds_of
 from raymeter.profile.groups import Group
 from raymeter.report.columns import align
+from raymeter.report.words import name_place, wrap_words
 from raymeter.statistics import Ratio, compare_pairs
 from raymeter.units import format_bytes, significant
 
@@ -71,11 +72,25 @@ class Change:
         return max(self.before.seconds, self.after.seconds)
 
 
-def render_text(before: Sequence[Run], after: Sequence[Run]) -> str:
-    """Return the comparison as a table of a terminal."""
-    lines = align([HEADER, *make_rows(before, after)])
-    explanation = explain_intervals(len(before))
-    return "\n".join([*lines, "", explanation])
+def render_text(before: Sequence[Run], after: Sequence[Run], width: int = 120) -> str:
+    """Return the comparison as a table of a terminal. If it is too wide, each message has a line of its own."""
+    rows = [HEADER, *make_rows(before, after)]
+    lines = align(rows)
+    if max(map(len, lines)) > width:
+        lines = align_below(rows)
+    explanation = wrap_words(explain_intervals(len(before)), width)
+    return "\n".join([*lines, "", *explanation])
+
+
+def align_below(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return two lines per row: the message, and below it the other cells."""
+    names = [row[0] for row in rows]
+    numbers = align([row[1:] for row in rows])
+    lines = []
+    for name, line in zip(names, numbers, strict=True):
+        lines.append(name)
+        lines.append(f"  {line}")
+    return lines
 
 
 def render_markdown(before: Sequence[Run], after: Sequence[Run]) -> str:
@@ -140,10 +155,19 @@ def find_parts(run: Run) -> dict[str, Part]:
     """
     groups: dict[str, list[Group]] = {}
     for group in run.profile.groups:
-        readers = ", ".join(group.readers) or "nobody"
-        groups.setdefault(f"{group.sender}{ARROW}{readers}", []).append(group)
+        name = name_message(group)
+        of_name = groups.setdefault(name, [])
+        of_name.append(group)
     steps = run.profile.steps.count
     return {name: make_part(items, steps) for name, items in groups.items()}
+
+
+def name_message(group: Group) -> str:
+    """Return who sends and who reads a message, with all of its readers."""
+    sender = name_place(group.sender)
+    readers = [name_place(reader) for reader in group.readers]
+    names = ", ".join(readers) or "nobody"
+    return f"{sender}{ARROW}{names}"
 
 
 def make_part(groups: Sequence[Group], steps: int) -> Part:

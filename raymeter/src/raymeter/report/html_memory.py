@@ -21,7 +21,10 @@ def draw_memory(recording: Recording) -> str:
         top=HEADROOM * max(1, highest),
     )
     used = scale.line([(sample.time, sample.used) for sample in samples])
-    spilled = scale.line([(sample.time, sample.spilled) for sample in samples])
+    spilled = ""
+    if any(sample.spilled for sample in samples):
+        line = scale.line([(sample.time, sample.spilled) for sample in samples])
+        spilled = f'<path class="spilled" d="M{line}"/>'
     note = describe_samples(samples)
     duration = significant(scale.end - scale.start)
     return (
@@ -31,8 +34,7 @@ def draw_memory(recording: Recording) -> str:
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
         'aria-label="Bytes in the object store over time">'
         f'<path class="used" d="M0 {HEIGHT}L{used}L{WIDTH} {HEIGHT}Z"/>'
-        f'<path class="spilled" d="M{spilled}"/>'
-        "</svg>"
+        f"{spilled}</svg>"
         f'<span style="left:0;top:0">{format_bytes(scale.top)}</span>'
         '<span style="left:0;bottom:0">0 s</span>'
         f'<span style="right:0;bottom:0">{duration} s</span>'
@@ -42,10 +44,15 @@ def draw_memory(recording: Recording) -> str:
 
 def describe_samples(samples: list[StoreSample]) -> str:
     """Return the highest use, the size of the store, and what was written to disk."""
-    used = format_bytes(max(sample.used for sample in samples))
-    capacity = format_bytes(samples[-1].capacity)
-    spilled = format_bytes(max(sample.spilled for sample in samples))
-    return f"At most {used} of {capacity} were used (area); {spilled} were spilled to disk (line)."
+    used = max(sample.used for sample in samples)
+    capacity = samples[-1].capacity
+    spilled = max(sample.spilled for sample in samples)
+    text = f"At most {format_bytes(used)} of {format_bytes(capacity)} were used (area)"
+    if used > capacity:
+        text += ", because objects that do not fit are in files"
+    if not spilled:
+        return f"{text}; nothing was spilled to disk."
+    return f"{text}; {format_bytes(spilled)} were spilled to disk (line)."
 
 
 class Scale:

@@ -68,7 +68,7 @@ def choose_steps(steps: Steps) -> list[tuple[str, int]]:
     """Return the text and the number of a step as long as the median, the slowest and the fastest one."""
     seconds = [end - start for start, end in steps.times]
     numbers = sorted(range(steps.count), key=lambda number: seconds[number])
-    chosen = [("Typical step", numbers[len(numbers) // 2])]
+    chosen = [("Typical step", find_typical(numbers))]
     if steps.count > 2:
         chosen.append(("Slowest step", numbers[-1]))
         chosen.append(("Fastest step", numbers[0]))
@@ -77,6 +77,13 @@ def choose_steps(steps: Steps) -> list[tuple[str, int]]:
         time = format_milliseconds(seconds[number])
         labels.append((f"{name} ({number + 1} of {steps.count}): {time}", number))
     return labels
+
+
+def find_typical(numbers: list[int]) -> int:
+    """Return the middle one of steps in the order of their length. Of two, it is the later one: starts are long."""
+    lower = numbers[(len(numbers) - 1) // 2]
+    upper = numbers[len(numbers) // 2]
+    return max(lower, upper)
 
 
 def draw_path(path: list[Link], names: dict[str, str], start: float) -> str:

@@ -1,11 +1,12 @@
 """Write what filled the memory of a program: the store, who kept objects, the processes, and what to change."""
 
+import textwrap
 from collections.abc import Sequence
 
 from raymeter.findings import Finding
 from raymeter.memory.processes import Sample, peak_bytes
-from raymeter.memory.references import Holder, holders_at_peak
-from raymeter.memory.stores import find_spilling
+from raymeter.memory.references import IN_USE, Holder, holders_at_peak
+from raymeter.memory.stores import Spilling, find_spilling
 from raymeter.profile.program import Program
 from raymeter.profile.reader import Recording
 from raymeter.report.words import relative, wrap_list
@@ -16,11 +17,12 @@ MAX_HOLDERS = 5
 MAX_PROCESSES = 5
 MAX_FINDINGS = 3
 KINDS = {
-    "LOCAL_REFERENCE": "a reference",
-    "PINNED_IN_MEMORY": "a value that looks at the store",
-    "USED_BY_PENDING_TASK": "an argument of a task that waits",
+    "LOCAL_REFERENCE": "a reference (ObjectRef)",
+    "PINNED_IN_MEMORY": "a value that still uses its bytes",
+    IN_USE: "a value that a running task reads",
+    "USED_BY_PENDING_TASK": "an argument of a task that waits or runs",
     "CAPTURED_IN_OBJECT": "a reference inside of another object",
-    "UNKNOWN": "unknown",
+    "UNKNOWN": "for an unknown reason",
 }
 
 
@@ -51,15 +53,24 @@ def describe_store(recording: Recording) -> str:
     if not spilling.capacity:
         return "Object store: unknown, because no raylet has answered."
     share = significant(100 * spilling.peak_used / spilling.capacity, 2)
-    text = f"Object store: at most {format_bytes(spilling.peak_used)} of {format_bytes(spilling.capacity)} ({share} %)"
+    used = format_bytes(spilling.peak_used)
+    capacity = format_bytes(spilling.capacity)
+    text = f"Object store: at most {used} of {capacity} ({share} %)"
     if spilling.fallback:
-        text += f", of which {format_bytes(spilling.fallback)} were in files, because it was full"
+        in_files = format_bytes(spilling.fallback)
+        text += f", of which {in_files} were in files, because it was full"
     if not spilling.spilled:
         return f"{text}; nothing was spilled."
-    return (
-        f"{text}; {format_bytes(spilling.spilled)} spilled in {format_milliseconds(spilling.spill_seconds)}, "
-        f"{format_bytes(spilling.restored)} restored in {format_milliseconds(spilling.restore_seconds)}."
-    )
+    return f"{text}; {describe_disk(spilling)}."
+
+
+def describe_disk(spilling: Spilling) -> str:
+    """Return how much went to disk and came back, and how long Ray took for it."""
+    spilled = format_bytes(spilling.spilled)
+    restored = format_bytes(spilling.restored)
+    spill_time = format_milliseconds(spilling.spill_seconds)
+    restore_time = format_milliseconds(spilling.restore_seconds)
+    return f"{spilled} spilled in {spill_time}, {restored} restored in {restore_time}"
 
 
 def describe_holders(program: Program) -> list[str]:
@@ -69,16 +80,28 @@ def describe_holders(program: Program) -> list[str]:
     if not holders:
         return ["Who keeps objects: unknown, or no object of 100 KiB or more was kept."]
     moment = holders[0].time - recording.start
-    lines = [f"Who kept objects {moment:.1f} s after the start, when most were kept:"]
-    names = {process.pid: process.role for process in recording.processes}
-    lines += [
-        describe_holder(holder, names.get(holder.pid, "process"))
-        for holder in holders[:MAX_HOLDERS]
-    ]
+    lines = [f"Who kept objects in the sample with most of them, {moment:.1f} s after the start:"]
+    names = name_processes(recording)
+    for holder in holders[:MAX_HOLDERS]:
+        name = names.get(holder.process, f"process {holder.pid}")
+        lines += describe_holder(holder, name)
     return lines
 
 
-def describe_holder(holder: Holder, role: str) -> str:
+def name_processes(recording: Recording) -> dict[str, str]:
+    """Return what each process is called: with its host if there are several, which may have equal process ids."""
+    is_place_needed = has_several_hosts(recording)
+    names = {}
+    for process in recording.processes:
+        name = f"{process.role} {process.pid}"
+        if is_place_needed:
+            name += f" on {process.host}"
+        names[process.process] = name
+    return names
+
+
+def describe_holder(holder: Holder, name: str) -> list[str]:
+    """Return the lines about a holder: the bytes, and beside them what it is."""
     count = len(holder.objects)
     objects = "1 object" if count == 1 else f"{count} objects"
     line = "line unknown"
@@ -86,28 +109,62 @@ def describe_holder(holder: Holder, role: str) -> str:
         line = relative(holder.line)
     size = format_bytes(holder.bytes)
     kind = KINDS.get(holder.kind, holder.kind)
-    return f"  {size:>9}  {objects}, {role} {holder.pid}: {kind}, {line}"
+    column = f"  {size:>9}  "
+    return textwrap.wrap(
+        f"{objects}, {name}: {kind}, {line}",
+        WIDTH,
+        initial_indent=column,
+        subsequent_indent=" " * len(column),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[str]:
     """Return the processes that had most private memory."""
     if not samples:
         return ["Memory of the processes: unknown, because /proc has no smaps_rollup here."]
+    where = ""
+    if has_several_hosts(recording):
+        where = f" on {host_of(samples[0])}"
+    peak = format_bytes(peak_bytes(list(samples)))
     lines = [
-        f"Memory of all processes: at most {format_bytes(peak_bytes(list(samples)))} (sum of PSS). Private memory:"
+        f"Memory of all processes{where}: at most {peak} (PSS: what they share counts once).",
+        "Memory that a process shares with no other one:",
     ]
-    largest: dict[int, Sample] = {}
-    for sample in samples:
-        known = largest.get(sample.pid)
-        if known is None or sample.private > known.private:
-            largest[sample.pid] = sample
-    drivers = {process.pid for process in recording.drivers}
-    ordered = sorted(largest.values(), key=lambda sample: -sample.private)
-    for sample in ordered[:MAX_PROCESSES]:
-        name = "driver" if sample.pid in drivers else sample.name
-        size = format_bytes(sample.private)
-        lines.append(f"  {size:>9}  {name} ({sample.pid})")
+    drivers = {process.process for process in recording.drivers}
+    for sample in largest_samples(samples)[:MAX_PROCESSES]:
+        name = "driver" if sample.process in drivers else sample.name
+        line = describe_process(sample, name)
+        lines.append(line)
     return lines
+
+
+def largest_samples(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the sample of each process in which it has most private memory, the largest first."""
+    largest: dict[tuple[str, int], Sample] = {}
+    for sample in samples:
+        key = sample.process, sample.pid
+        known = largest.get(key)
+        if known is None or sample.private > known.private:
+            largest[key] = sample
+    return sorted(largest.values(), key=lambda sample: -sample.private)
+
+
+def has_several_hosts(recording: Recording) -> bool:
+    hosts = {process.host for process in recording.processes}
+    return len(hosts) > 1
+
+
+def describe_process(sample: Sample, name: str) -> str:
+    size = format_bytes(sample.private)
+    return f"  {size:>9}  {name} ({sample.pid})"
+
+
+def host_of(sample: Sample) -> str:
+    """Return the host on which all samples are taken: the one on which raymeter runs."""
+    host, _, _ = sample.process.rpartition("-")
+    return host
 
 
 def describe_finding(number: int, finding: Finding) -> list[str]:

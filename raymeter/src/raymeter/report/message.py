@@ -17,11 +17,15 @@ ALTERNATIVE_TEXTS = {
     "contiguous arrays": "numpy.ascontiguousarray(array)",
     "numpy arrays": "tensor.numpy()",
     "clones of views": "view.clone()",
+    "own rows": "an Arrow table with its own rows only, without the buffers behind them",
+    "one chunk": "table.combine_chunks()",
+    "one column": "all columns of a type as one array",
     "arrays of numbers": "numpy.asarray(numbers)",
     "arrays of bytes": "numpy.frombuffer(data, numpy.uint8)",
     "Arrow tables": "pyarrow.Table.from_pandas(frame), or frame.to_arrow()",
     "without its own pickling": "its attributes as a dict of arrays",
     "one array": "one array in place of many",
+    "columns": "one array per field",
 }
 
 
@@ -104,9 +108,7 @@ def describe_whole(value: Any, fields: list[dict], measured: Measured) -> list[s
     ]
     if held:
         factor = significant(measured.stored_bytes / held, 2)
-        lines.append(
-            f"  fields hold        {format_bytes(held)}, so {factor} bytes are stored per byte"
-        )
+        lines.append(f"  in its fields   {format_bytes(held)}; Ray stores {factor} times as much")
     return lines
 
 

@@ -3,7 +3,7 @@
 from raymeter.report.chart import Bar, Chart, Curve
 from raymeter.report.critical import WORK, Link
 from raymeter.report.lanes import Lanes
-from raymeter.report.timeline import Span, Timeline
+from raymeter.report.timeline import CALL_NAMES, Span, Timeline
 from raymeter.simulate.graph import Edge, Graph
 from raymeter.units import format_milliseconds
 
@@ -145,6 +145,6 @@ def describe_link(link: Link) -> str:
         return "waits for arguments that are read from disk"
     if link.span is None:
         return f"{WORK[link.part]} its own code" if link.part else "waits"
-    if link.part in ("deserialise", "store"):
+    if link.part in ("deserialise", "store") or link.span.name in CALL_NAMES.values():
         return link.span.name
     return f"{WORK[link.part]} {link.span.name}"
