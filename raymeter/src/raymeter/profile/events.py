@@ -5,6 +5,7 @@ that made it. `by` is the task that did it; the driver has a task, too. A `line`
 """
 
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 
@@ -342,5 +343,11 @@ class Reference:
 
 def make(kind: type, line: dict[str, Any]) -> Any:
     """Return the event of a line. Names that this version does not know are left out."""
-    known = {item.name for item in fields(kind)}
+    known = names_of(kind)
     return kind(**{name: value for name, value in line.items() if name in known})
+
+
+@cache
+def names_of(kind: type) -> frozenset[str]:
+    """Return the names of the fields of a kind of events."""
+    return frozenset(item.name for item in fields(kind))

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from raymeter.profile.channels import join_polls
 from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
@@ -51,6 +52,7 @@ class Program:
     calls: dict[tuple[str, int], Call]  # by process and number
     by_thread: dict[tuple[str, int], list[Call]] = field(default_factory=lambda: defaultdict(list))
     workers: Workers = field(init=False)
+    graph: Any = None  # of simulate.graph, once it was built
 
     def __post_init__(self) -> None:
         self.workers = Workers(self.recording)
