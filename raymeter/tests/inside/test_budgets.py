@@ -78,3 +78,15 @@ def test_only_many_calls_are_sampled(made_recorder, count, is_sampled):
         made_recorder.window_calls += 1
     made_recorder.spend_on_small_call(0.5)
     assert (made_recorder.period > 1) == is_sampled
+
+
+def test_a_written_call_says_how_many_were_left_out_before_it(made_recorder, monkeypatch):
+    monkeypatch.setattr(calls.ray_internals, "current_task", lambda: "")
+    monkeypatch.setattr(calls.ray_internals, "current_name", lambda: "")
+    monkeypatch.setattr(recorder, "RARE_SECONDS", 100.0)
+    put = calls.in_scope(calls.record_put)(lambda: b"object")
+    made_recorder.period = 8
+    for _ in range(40):
+        put()
+    written = [event for event in made_recorder.lines if event["event"] == "put"]
+    assert [event.get("left_out", 0) for event in written] == [0, 6, 7, 7, 7, 7]

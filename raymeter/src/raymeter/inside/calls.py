@@ -224,6 +224,9 @@ def write_call(event, name, scope):
         recorder.of_lines[scope.record, line, function] = counter
         if not recorder.is_written(counter, event["seconds"]):
             return
+        if counter.left_out:
+            event["left_out"] = counter.left_out
+            counter.left_out = 0
     event["name"] = name
     event["by"] = ray_internals.current_task()
     event["by_name"] = ray_internals.current_name()

@@ -72,11 +72,12 @@ class CallScope:
 class LineCounter:
     """Calls with small messages from one line of the user's code that were not written one by one."""
 
-    __slots__ = ("count", "last", "seconds", "written")
+    __slots__ = ("count", "last", "left_out", "seconds", "written")
 
     def __init__(self):
         self.count = 0
         self.last = 0.0  # when one was written
+        self.left_out = 0  # since then
         self.seconds = 0.0
         self.written = 0
 
@@ -265,6 +266,7 @@ class Recorder:
         if is_rare or (counter.count + 1) % self.period == 0:
             return False
         counter.count += 1
+        counter.left_out += 1
         counter.seconds += seconds
         return True
 

@@ -97,6 +97,9 @@ class Call:
     is_restored: bool = (
         False  # it was only counted, and is made again from what Ray knows of its task
     )
+    # Of calls with small messages, not all of which are written
+    left_out: int = 0  # calls of this line since the last one that was written
+    weight: float = 1.0  # calls for which this one stands; it is computed, and not in the file
 
     @property
     def end(self) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raymeter.profile.channels import join_polls
-from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
+from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls, weigh_calls
 from raymeter.profile.events import Call, Received, Run, Sent, Task
 from raymeter.profile.library_threads import join_helpers
 from raymeter.profile.reader import Recording
@@ -83,6 +83,7 @@ def join(recording: Recording) -> Program:
     restored = restore_calls(recording)
     if restored:
         recording.calls = sorted([*recording.calls, *restored], key=lambda call: call.start)
+    weigh_calls(recording)
     join_helpers(recording)
     calls = {(call.process, call.number): call for call in recording.calls}
     messages = []
