@@ -191,9 +191,9 @@ def weigh_calls(recording: Recording) -> None:
         key = call.process, call.line, call.function, call.name, call.event
         groups[key].append(call)
     for process in recording.processes:
-        if process.recorder is None:
-            continue
-        for item in process.recorder.counted:
+        cost = process.recorder
+        counted = cost.counted if cost else []
+        for item in counted:
             key = process.process, item.line, item.function, item.name, item.kind
             calls = groups.get(key, [])
             if calls and item.count > item.written:
@@ -212,7 +212,8 @@ def weigh_line(calls: list[Call], item: CountedLine) -> None:
             set_weights(part, 1 + call.left_out)
             part = []
         part.append(call)
-    at_end = item.count - item.written - sum(left_out)
+    known = item.written + sum(left_out)
+    at_end = item.count - known
     set_weights(part, 1 + at_end)
 
 

@@ -85,7 +85,7 @@ def join(recording: Recording) -> Program:
         recording.calls = sorted([*recording.calls, *restored], key=lambda call: call.start)
     weigh_calls(recording)
     join_helpers(recording)
-    calls = {(call.process, call.number): call for call in recording.calls}
+    calls = number_calls(recording.calls)
     messages = []
     for sent in recording.sent:
         call = calls.get((sent.process, sent.scope))
@@ -94,12 +94,22 @@ def join(recording: Recording) -> Program:
         recording=recording,
         messages=messages,
         tasks=join_tasks(recording),
-        submissions={call.task: call for call in recording.calls if call.event == "call"},
+        submissions=find_submissions(recording.calls),
         calls=calls,
     )
     join_stores(program)
     join_readers(program)
     return program
+
+
+def find_submissions(calls: list[Call]) -> dict[str, Call]:
+    """Return the calls that submit tasks, by the task."""
+    return {call.task: call for call in calls if call.event == "call"}
+
+
+def number_calls(calls: list[Call]) -> dict[tuple[str, int], Call]:
+    """Return calls by their process and number."""
+    return {(call.process, call.number): call for call in calls}
 
 
 def join_stores(program: Program) -> None:

@@ -119,7 +119,9 @@ def add_event(recording: Recording, process: Process, line: dict[str, Any]) -> N
     name = line["event"]
     if name in CALLS:
         recording.calls.append(events.make(Call, line))
-    elif name == "sent":
+        return
+    del line["event"]
+    if name == "sent":
         recording.sent.append(make_sent(line))
     elif name == "export":
         recording.exports.append(make_export(line))

@@ -212,6 +212,8 @@ def describe_recording(profile: Profile) -> list[str]:
         text += " The program was killed: its last calls and the times of tasks are missing."
     elif not profile.program.tasks:
         text += " It has no times of tasks (was the driver killed?), so waiting is not explained."
+    if profile.steps.count < profile.all_steps:
+        text += f" This is about {profile.steps.count:,} of {profile.all_steps:,} steps."
     return [f"{text} Profile: {recording.folder}"]
 
 
