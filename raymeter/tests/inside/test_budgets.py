@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from raymeter.inside import calls, recorder
+from raymeter.inside import calls, recorder, tasks
 
 
 @pytest.fixture
@@ -90,3 +90,35 @@ def test_a_written_call_says_how_many_were_left_out_before_it(made_recorder, mon
         put()
     written = [event for event in made_recorder.lines if event["event"] == "put"]
     assert [event.get("left_out", 0) for event in written] == [0, 6, 7, 7, 7, 7]
+
+
+def test_the_tasks_are_written_however_many_events_there_were(made_recorder, tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "MAX_EVENTS", 2)
+    for _ in range(5):
+        made_recorder.write({"event": "get"})
+    own_seconds = made_recorder.own_seconds
+    made_recorder.write_tasks([{"event": "task"}] * 3)
+    events = read_events(tmp_path)
+    assert events.count('{"event":"task"}') == 3
+    assert made_recorder.left_out_events == 4  # the first one is the process
+    assert made_recorder.own_seconds == own_seconds
+
+
+class Event:
+    """What Ray knows of a task."""
+
+    def __init__(self, time):
+        self.job_id = b"job"
+        self.state_updates = type("Updates", (), {"state_ts_ns": {1: time, 2: time + 1}})
+
+
+def test_of_many_tasks_those_in_the_middle_are_kept(monkeypatch):
+    monkeypatch.setattr(tasks, "MAX_TASKS", 4)
+    monkeypatch.setattr(tasks, "describe_task", lambda event: event.state_updates.state_ts_ns[1])
+    job = type("Job", (), {"binary": lambda _: b"job"})()
+    worker = type("Worker", (), {"current_job_id": job})
+    monkeypatch.setattr(tasks.ray_internals, "worker", worker)
+    monkeypatch.setattr(
+        tasks.ray_internals, "task_events", lambda: [Event(t) for t in (5, 3, 9, 1, 7, 2, 8, 4)]
+    )
+    assert tasks.read_tasks() == ([3, 4, 5, 7], 4)

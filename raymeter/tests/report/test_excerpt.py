@@ -47,3 +47,20 @@ def test_the_output_says_how_many_steps_it_is_about(tmp_path, monkeypatch):
     assert "This is about 2 of 6 steps." in text
     text = terminal.render(make_profile(make_loop(), make_steps()))
     assert "This is about" not in text
+
+
+def test_the_steps_are_those_whose_tasks_are_known(monkeypatch):
+    monkeypatch.setattr(excerpt, "MAX_EVENTS", 6)
+    monkeypatch.setattr(excerpt, "MIN_STEPS", 2)
+    program, steps = make_loop(), make_steps()
+    program.recording.tasks = program.recording.tasks[-2:]
+    _, last = excerpt.take_excerpt(program, steps)
+    assert last.times == steps.times[4:]
+
+
+def test_what_was_not_written_is_said():
+    profile = make_profile(make_loop(), make_steps())
+    cost = profile.program.recording.processes[0].recorder
+    cost.left_out_events, cost.left_out_tasks = 1_200, 50_000
+    text = " ".join(terminal.render(profile).split())
+    assert "1,200 later events are left out. The times of 50,000 tasks are left out." in text

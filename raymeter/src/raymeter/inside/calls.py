@@ -723,8 +723,8 @@ def write_known_tasks():
     recorder.flush()
     is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"
     tasks.wait_for_reports(is_own_cluster)
-    for task in tasks.read_tasks():
-        recorder.write(task)
+    known, recorder.left_out_tasks = tasks.read_tasks()
+    recorder.write_tasks(known)
 
 
 WRAPPERS = {

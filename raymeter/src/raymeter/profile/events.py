@@ -39,6 +39,8 @@ class RecorderCost:
     end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
     events: int = 0
+    left_out_events: int = 0  # after the first 200,000 of a process
+    left_out_tasks: int = 0  # of which Ray has recorded the times
     has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
     period: int = 1  # of short calls with small messages, one of so many is written
     counted: list["CountedLine"] = field(default_factory=list)

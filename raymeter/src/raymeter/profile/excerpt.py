@@ -30,13 +30,23 @@ def take_excerpt(program: Program, steps: Steps) -> tuple[Program, Steps]:
     count = max(MIN_STEPS, steps.count * MAX_EVENTS // max(1, events))
     if events <= MAX_EVENTS or count >= steps.count:
         return program, steps
-    first = (steps.count - count) // 2
+    middle = step_of_tasks(program, steps)
+    first = max(0, min(middle - count // 2, steps.count - count))
     times = steps.times[first : first + count]
     begin, _ = times[0]
     _, end = times[-1]
     margin = (end - begin) / count  # what the first step needs was sent before it
     excerpt = cut(program, begin - margin, end + margin)
     return excerpt, replace(steps, times=times)
+
+
+def step_of_tasks(program: Program, steps: Steps) -> int:
+    """Return the step in the middle of those whose tasks are known: Ray forgets tasks if they are many."""
+    known = [steps.of(start_of(task)) for task in program.recording.tasks]
+    inside = sorted(number for number in known if number is not None)
+    if not inside:
+        return steps.count // 2
+    return inside[len(inside) // 2]
 
 
 def count_events(program: Program, steps: Steps) -> int:
