@@ -122,3 +122,76 @@ def test_of_many_tasks_those_in_the_middle_are_kept(monkeypatch):
         tasks.ray_internals, "task_events", lambda: [Event(t) for t in (5, 3, 9, 1, 7, 2, 8, 4)]
     )
     assert tasks.read_tasks() == ([3, 4, 5, 7], 4)
+
+
+class Result:
+    """What Ray's serialisation returns of a large message."""
+
+    contained_object_refs = ()
+    total_bytes = 200_000
+
+
+@pytest.fixture
+def put(made_recorder, monkeypatch):
+    """Return ray.put of a large message."""
+    for name in ("current_task", "current_name", "current_node"):
+        monkeypatch.setattr(calls.ray_internals, name, lambda: "")
+    monkeypatch.setattr(calls, "add_description", lambda event, value: None)
+    monkeypatch.setattr(recorder, "WINDOW_SECONDS", 1e9)
+    monkeypatch.setattr(recorder, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
+    serialise = calls.make_serialise_wrapper(lambda context, value: Result())
+
+    def put_object():
+        serialise(None, {"x": 1})
+        return b"object"
+
+    return calls.in_scope(calls.record_put)(put_object)
+
+
+def test_messages_over_the_budget_are_left_out_with_their_calls(made_recorder, put):
+    for budget in [1.0] + [0.0] * 7 + [1.0]:
+        made_recorder.message_seconds = budget
+        put()
+    for kind in ("sent", "put"):
+        written = [event for event in made_recorder.lines if event["event"] == kind]
+        assert [event.get("left_out", 0) for event in written] == [0, 7]
+    assert made_recorder.message_seconds < 1.0
+
+
+def test_all_messages_within_the_budget_are_written(made_recorder, put):
+    for _ in range(20):
+        put()
+    assert sum(event["event"] == "sent" for event in made_recorder.lines) == 20
+
+
+def test_the_budget_grows_at_the_same_times_in_all_processes(made_recorder):
+    made_recorder.message_seconds = 0.0
+    window = recorder.WINDOW_SECONDS
+    made_recorder.message_window = 1_000
+    assert not made_recorder.has_message_time(1_000.9 * window)
+    assert made_recorder.has_message_time(1_001.0 * window)
+    made_recorder.has_message_time(1e9)
+    assert made_recorder.message_seconds == recorder.MAX_MESSAGE_SECONDS
+
+
+class Reference:
+    """A reference to an object in the store."""
+
+    def hex(self):
+        return "f" * 56
+
+    def task_id(self):
+        return self
+
+    def is_nil(self):
+        return False
+
+
+def test_messages_that_are_read_over_the_budget_are_left_out(made_recorder, monkeypatch, put):
+    monkeypatch.setattr(calls.place, "running_line", lambda name: "")
+    read = calls.make_deserialise_wrapper(lambda *_: {"x": 1})
+    for budget in [1.0] + [0.0] * 5 + [1.0]:
+        made_recorder.message_seconds = budget
+        assert read(None, b"large" * 100, b"", Reference()) == {"x": 1}
+    written = [event for event in made_recorder.lines if event["event"] == "received"]
+    assert [event.get("left_out", 0) for event in written] == [0, 5]

@@ -62,5 +62,8 @@ def test_what_was_not_written_is_said():
     profile = make_profile(make_loop(), make_steps())
     cost = profile.program.recording.processes[0].recorder
     cost.left_out_events, cost.left_out_tasks = 1_200, 50_000
+    assert "stand for the others" not in terminal.render(profile)
+    cost.left_out_messages = 9
     text = " ".join(terminal.render(profile).split())
+    assert "it recorded some, which stand for the others." in text
     assert "1,200 later events are left out. The times of 50,000 tasks are left out." in text

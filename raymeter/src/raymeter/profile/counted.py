@@ -11,12 +11,11 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from raymeter.profile.events import Call, CountedLine, Task
+from raymeter.profile.events import Call, CountedLine, Process, Task
 from raymeter.profile.reader import Recording
 
 Caller = tuple[str, str]  # name of a task, and its parent
 Key = tuple[str, str, str]  # process, line, and what is called
-LineKey = tuple[str, str, str, str, str]  # process, line, function, what is called, and how
 TASK_DIGITS = 48  # of the id of an object, which begins with that of the task that made it
 FIRST_RESULT = "01000000"  # the end of the id of the first object that a task returns
 NEVER_SUBMITTED = ("DRIVER_TASK", "ACTOR_CREATION_TASK")
@@ -59,12 +58,8 @@ def unwritten_seconds(recording: Recording) -> dict[Key, float]:
             written[key] += call.seconds
     seconds = {}
     for process in recording.processes:
-        if process.recorder is None:
-            continue
-        for item in process.recorder.counted:
-            is_call = item.kind == "call"
-            left_out = item.count - item.written
-            if is_call and left_out > 0:
+        for item in sampled_lines(process):
+            if item.kind == "call":
                 key = process.process, item.line, item.name
                 seconds[key] = mean_left_out(item, written[key])
     return seconds
@@ -181,47 +176,12 @@ def end_before_next(calls: list[Call]) -> None:
         call.seconds = min(call.seconds, room)
 
 
-def weigh_calls(recording: Recording) -> None:
-    """Let each call stand for those that its line has made until the next one that was written.
-
-    So a phase with many calls and one with few are not mixed up. Calls that were made again share what is left.
-    """
-    groups: dict[LineKey, list[Call]] = defaultdict(list)
-    for call in recording.calls:
-        key = call.process, call.line, call.function, call.name, call.event
-        groups[key].append(call)
-    for process in recording.processes:
-        cost = process.recorder
-        counted = cost.counted if cost else []
-        for item in counted:
-            key = process.process, item.line, item.function, item.name, item.kind
-            calls = groups.get(key, [])
-            if calls and item.count > item.written:
-                weigh_line(calls, item)
-
-
-def weigh_line(calls: list[Call], item: CountedLine) -> None:
-    """Set the weights of the calls of one line."""
-    left_out = [call.left_out for call in calls]
-    if not any(left_out):  # it is not known when they were made
-        set_weights(calls, item.count)
-        return
-    part = [calls[0]]
-    for call in calls[1:]:
-        if not call.is_restored:
-            set_weights(part, 1 + call.left_out)
-            part = []
-        part.append(call)
-    known = item.written + sum(left_out)
-    at_end = item.count - known
-    set_weights(part, 1 + at_end)
-
-
-def set_weights(calls: list[Call], count: int) -> None:
-    """Let these calls stand for so many, and each at least for itself."""
-    weight = max(1.0, count / len(calls))
-    for call in calls:
-        call.weight = weight
+def sampled_lines(process: Process) -> list[CountedLine]:
+    """Return the lines of a process of which some calls were not written."""
+    cost = process.recorder
+    if cost is None:
+        return []
+    return [item for item in cost.counted if item.count > item.written]
 
 
 def complete_objects(recording: Recording) -> None:

@@ -39,6 +39,7 @@ class RecorderCost:
     end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
     events: int = 0
+    left_out_messages: int = 0  # large ones, sent and received
     left_out_events: int = 0  # after the first 200,000 of a process
     left_out_tasks: int = 0  # of which Ray has recorded the times
     has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
@@ -190,6 +191,8 @@ class Sent:
     is_torch_pickle: bool = False  # a tensor in it was pickled by torch itself
     alternatives: dict[str, Alternative] = field(default_factory=dict)
     unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it
+    left_out: int = 0  # messages like it since the last one that was written
+    weight: float = 1.0  # messages for which this one stands; it is computed, and not in the file
 
     @property
     def end(self) -> float:
@@ -217,6 +220,8 @@ class Received:
     type: str = ""
     leaves: list[list[int]] = field(default_factory=list)
     line: str = ""  # of ray.get, or where the method is defined that has it as an argument
+    left_out: int = 0
+    weight: float = 1.0
 
     @property
     def end(self) -> float:

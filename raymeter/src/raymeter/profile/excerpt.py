@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from statistics import median_high
 from typing import Protocol, TypeVar
 
 from raymeter.profile.events import Sent, Task
@@ -27,11 +28,18 @@ Event = TypeVar("Event", bound=Timed)
 def take_excerpt(program: Program, steps: Steps) -> tuple[Program, Steps]:
     """Return a program with the events of some of its steps, and these steps; both as they are if it is short."""
     events = count_events(program, steps)
-    count = max(MIN_STEPS, steps.count * MAX_EVENTS // max(1, events))
-    if events <= MAX_EVENTS or count >= steps.count:
+    if events <= MAX_EVENTS:
+        return program, steps
+    events_per_step = events / steps.count
+    fitting = int(MAX_EVENTS / events_per_step)
+    count = max(MIN_STEPS, fitting)
+    if count >= steps.count:
         return program, steps
     middle = step_of_tasks(program, steps)
-    first = max(0, min(middle - count // 2, steps.count - count))
+    earliest = middle - count // 2
+    earliest = max(0, earliest)
+    last = steps.count - count
+    first = min(earliest, last)
     times = steps.times[first : first + count]
     begin, _ = times[0]
     _, end = times[-1]
@@ -43,10 +51,10 @@ def take_excerpt(program: Program, steps: Steps) -> tuple[Program, Steps]:
 def step_of_tasks(program: Program, steps: Steps) -> int:
     """Return the step in the middle of those whose tasks are known: Ray forgets tasks if they are many."""
     known = [steps.of(start_of(task)) for task in program.recording.tasks]
-    inside = sorted(number for number in known if number is not None)
+    inside = [number for number in known if number is not None]
     if not inside:
         return steps.count // 2
-    return inside[len(inside) // 2]
+    return median_high(inside)
 
 
 def count_events(program: Program, steps: Steps) -> int:
@@ -65,8 +73,9 @@ def cut(program: Program, begin: float, end: float) -> Program:
     messages = []
     sending = set()  # calls
     for message in program.messages:
-        is_inside = begin <= message.sent.start <= end
-        if is_inside or is_described(message.sent):
+        sent = message.sent
+        is_inside = begin <= sent.start <= end
+        if is_inside or is_described(sent):
             messages.append(message)
             sending.add(id(message.call))
     calls = []
@@ -111,5 +120,6 @@ def is_between(task: Task, begin: float, end: float) -> bool:
     if task.type in ("ACTOR_CREATION_TASK", "DRIVER_TASK"):
         return True
     start = start_of(task)
-    stop = task.finished or task.failed or start
+    ended = task.finished or task.failed
+    stop = ended or start
     return start <= end and stop >= begin

@@ -6,10 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raymeter.profile.channels import join_polls
-from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls, weigh_calls
+from raymeter.profile.counted import (
+    TASK_DIGITS,
+    complete_objects,
+    restore_calls,
+)
 from raymeter.profile.events import Call, Received, Run, Sent, Task
 from raymeter.profile.library_threads import join_helpers
 from raymeter.profile.reader import Recording
+from raymeter.profile.weights import weigh_calls, weigh_messages
 from raymeter.profile.workers import Workers
 
 Phase = tuple[float, float]  # start and end
@@ -84,6 +89,7 @@ def join(recording: Recording) -> Program:
     if restored:
         recording.calls = sorted([*recording.calls, *restored], key=lambda call: call.start)
     weigh_calls(recording)
+    weigh_messages(recording)
     join_helpers(recording)
     calls = number_calls(recording.calls)
     messages = []

@@ -28,6 +28,7 @@ PARTS = {  # of savings -> of edges of the graph
     "work": ("call", "deserialise", "execute"),
 }
 MAX_SPREAD = 64  # edges over which "work" is spread
+MAX_LEFT_OUT = 2_048  # edges over which the saving of messages is spread that were not written
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
     changes: list[Change] = []
     for saving in savings:
         work = work_of.get(saving.process, nothing)
-        if saving.part == "work":
+        if saving.part == "work" or saving.is_spread:
             changes += spread(work, saving)
             continue
         matching = [edge for edge in work.at(saving.start) if matches(edge, saving)]
@@ -166,7 +167,7 @@ def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
 def spread(work: Work, saving: Saving) -> list[Change]:
     """Shorten the work of a thread from a time on, one event after the other, until all is saved."""
     running = work.at(saving.start)
-    following = work.after(saving.start, MAX_SPREAD)
+    following = work.after(saving.start, MAX_LEFT_OUT if saving.is_spread else MAX_SPREAD)
     later = (edge for edge in chain(running, following) if matches(edge, saving))
     changes: list[Change] = []
     left = saving.seconds
