@@ -185,7 +185,10 @@ class Finder:
 
     def mean_bytes(self, line: Line) -> float:
         """Return the bytes of the messages of a call, in the mean of a line."""
-        sizes = [self.bytes_of(call) for call in line.calls]
+        written = [call for call in line.calls if not call.is_restored]
+        if not written:
+            return 0.0
+        sizes = [self.bytes_of(call) for call in written]
         return sum(sizes) / len(sizes)
 
     def is_explained(self, line: Line, tasks: set[str]) -> bool:
