@@ -16,6 +16,7 @@
 # make profile-examples     profile programs of others with raymeter, and try its advice (an hour; docs/profile.md)
 # make cases                programs with known causes before and after their fix and under raymeter (40 minutes); FLAGS="--only NAMES"
 # make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
+# make profile-cost         what recording costs in CPU time (eight minutes on a machine that does nothing else)
 # make profile-versions     profile a known program with three versions of Ray
 # make clean                remove the virtual environment, and the records and profiles of runs
 
@@ -27,7 +28,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick campaign published gpu test test-raymeter test-all unit lint peers faults publish profile-examples profile-versions put-gigabytes cases clean
+.PHONY: demo agreement run quick campaign published gpu test test-raymeter test-all unit lint peers faults publish profile-examples profile-cost profile-versions put-gigabytes cases clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -100,6 +101,9 @@ publish: .venv/installed
 
 profile-examples: .venv-profiled/installed
 	.venv-profiled/bin/python -m examples.profiled.measure
+
+profile-cost: .venv/installed
+	$(PY) raymeter/tests/measure_cost.py --output results/evidence/raymeter/cost.json
 
 RAYS := 2.44.1 2.52.1 2.60.0
 profile-versions: .venv/installed

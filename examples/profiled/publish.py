@@ -3,14 +3,15 @@
     python3 -m examples.profiled.publish
 
 What raymeter explains about each cause gets into docs/profile.md, too. Records are in results/evidence/raymeter: what
-`make cases`, `make profile-examples` and `make profile-versions` wrote. A record that does not exist leaves its part of
-the page as it is.
+`make cases`, `make profile-examples`, `make profile-cost` and `make profile-versions` wrote. A record that does not
+exist leaves its part of the page as it is.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from dataflow.analysis.statistics import MIN_RUNS, ratio, typical_seconds
@@ -51,6 +52,9 @@ def make_sections(folder: Path) -> Iterator[Section]:
     scores = load(folder, "scoreboard.json")
     if scores:
         yield describe_cases(scores)
+    costs = load(folder, "cost.json")
+    if costs:
+        yield describe_costs(costs)
     programs = load_programs(folder)
     if programs:
         yield describe_programs(programs)
@@ -122,6 +126,65 @@ def describe_verdict(case: dict[str, Any]) -> str:
 
 def format_ms(milliseconds: float) -> str:
     return f"{milliseconds:,.0f}" if abs(milliseconds) >= 10 else f"{milliseconds:.1f}"
+
+
+def describe_costs(costs: dict[str, Any]) -> Section:
+    """Return what recording costs programs that do as much as they can."""
+    rows = [describe_cost(cost) for cost in costs["programs"]]
+    headers = (
+        "program",
+        "per second",
+        "CPU time, ms per round",
+        "with raymeter (95 %)",
+        "goal",
+        "start and end, s",
+        "what raymeter says of itself",
+    )
+    pairs = max(len(cost["plain"]) for cost in costs["programs"])
+    sentence = (
+        f"CPU time of all processes of a program on {costs['cores']} cores in {pairs} pairs of runs, with and without "
+        "raymeter. Start and end happen once, and contain the analysis."
+    )
+    return Section("raymeter-cost", "", sentence, to_table(headers, rows))
+
+
+def describe_cost(cost: dict[str, Any]) -> Row:
+    """Return the line of a program."""
+    plain = [run["cpu_ms"] for run in cost["plain"]]
+    recorded = [run["cpu_ms"] for run in cost["recorded"]]
+    once = median(run["once_seconds"] for run in cost["recorded"])
+    once_plain = median(run["once_seconds"] for run in cost["plain"])
+    return (
+        cost["what"],
+        f"{cost['per_second']:,.0f} {cost['unit']}",
+        f"{typical_seconds(plain):.3g}",
+        format_cost(recorded, plain),
+        judge_cost(recorded, plain, cost["goal"]),
+        f"{once_plain:.1f} -> {once:.1f}",
+        cost["recorded"][-1]["said"],
+    )
+
+
+def format_cost(recorded: Sequence[float], plain: Sequence[float]) -> str:
+    """Return by how much the CPU time grows, with its interval."""
+    quotient = ratio(recorded, plain, paired=True)
+    text = f"{quotient.value - 1:+.1%}"
+    if quotient.interval is None:
+        return text
+    low, high = quotient.interval
+    return f"{text} ({low - 1:+.1%} to {high - 1:+.1%})"
+
+
+def judge_cost(recorded: Sequence[float], plain: Sequence[float], goal: float) -> str:
+    """Return the largest share that recording may take, and whether the interval is below or above it."""
+    text = f"at most {goal:.0%}"
+    quotient = ratio(recorded, plain, paired=True)
+    if quotient.interval is None:
+        return f"{text}: not known"
+    low, high = quotient.interval
+    if high <= 1 + goal:
+        return f"{text}: reached"
+    return f"{text}: missed" if low > 1 + goal else f"{text}: not shown"
 
 
 def load_programs(folder: Path) -> list[dict[str, Any]]:

@@ -1,32 +1,105 @@
-"""Measure what recording costs: CPU time of a program with all of Ray's processes, with and without raymeter, in pairs.
+"""Measure what recording costs: the CPU time of programs with all of Ray's processes, with and without raymeter.
 
-    python raymeter/tests/measure_cost.py [--pairs 5] [--seconds 5] [--only NAME]
+    python raymeter/tests/measure_cost.py [--pairs 5] [--seconds 4] [--only NAME] [--output cost.json]
 
-A program works for some seconds after a warm-up. What it prints is the CPU time of its whole process tree (from
-/proc) per round of work, so the start and the end of Ray do not count. The factor of a pair is the time with raymeter
-divided by the time without, and the interval contains the mean factor with a probability of 95 %. Runs are in turns,
-and each pair begins with the other one. Use a quiet machine.
+Five programs do as much as they can. After a warm-up, each repeats its rounds for some seconds, and prints the CPU time
+of its whole process tree per round. So what happens once, at the start and the end, is not in it: that is the time of
+the whole command without those seconds, and is listed apart. Runs with and without raymeter take turns, and each pair
+begins with the other one. The cost is the geometric mean of the pairs' ratios, with its 95 % interval.
+
+Nothing else may run on the machine. Five pairs take eight minutes. `make publish` writes the table.
 """
 
 import argparse
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 TICKS = os.sysconf("SC_CLK_TCK")
-WARM_UP_SECONDS = 2.0
-PRINTED = "CPU_MS_PER_ROUND"
-MAX_SECONDS = 240
+KIB_100 = 100 * 2**10
+FIRST_ROUNDS = 10  # in which messages of a new kind are described and measured
+QUIET_SECONDS = 1.5  # in which the last workers start
+MORE_ROUNDS = 5
+MAX_SECONDS = 240  # of a run
+RESULT = "RESULT "
+COST = re.compile(r"Recording took (.+?)\. Profile:", re.DOTALL)
+
+Round = Callable[[], object]
 
 
-def large_messages() -> Callable[[], None]:
-    """Send 8 MiB to an actor, which returns 8 MiB: one round."""
+@dataclass(frozen=True)
+class Program:
+    """A program. `make` starts its actors, and returns what plays a round."""
+
+    make: Callable[[], Round]
+    what: str  # it does
+    unit: str  # of what it does per second
+    units: int  # per round
+    goal: float  # share of the CPU time that recording may take
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was measured in the seconds after the warm-up."""
+
+    rounds: int
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a program."""
+
+    cpu_ms: float  # per round
+    round_ms: float
+    once_seconds: float  # of the whole command, without the measured seconds
+    said: str  # by raymeter about its own cost; "" without it
+
+
+@dataclass
+class Cost:
+    """The runs of a program, in pairs."""
+
+    name: str
+    what: str
+    unit: str
+    per_second: float  # without raymeter, in the last run
+    goal: float
+    plain: list[Run] = field(default_factory=list)
+    recorded: list[Run] = field(default_factory=list)
+
+
+def send_often() -> Round:
+    """Send 100 KiB to an actor, 50 times."""
+    import numpy as np
+    import ray
+
+    class Reader:
+        def read(self, array):
+            return len(array)
+
+    reader = ray.remote(Reader).remote()
+    array = np.zeros(KIB_100 // 8)
+
+    def play_round():
+        array[:] += 1.0
+        ray.get([reader.read.remote(array) for _ in range(50)])
+
+    return play_round
+
+
+def send_large() -> Round:
+    """Send 16 MiB to an actor, which returns 16 MiB."""
     import numpy as np
     import ray
 
@@ -35,34 +108,17 @@ def large_messages() -> Callable[[], None]:
             return batch["x"] + 1.0
 
     worker = ray.remote(Worker).remote()
-    batch = {"x": np.ones(2**20), "step": 0}
+    batch = {"x": np.zeros(2**21)}
 
     def play_round():
-        batch["step"] += 1
-        batch["x"][::512] = batch["step"]
+        batch["x"][::512] += 1.0
         ray.get(worker.work.remote(batch))
 
     return play_round
 
 
-def small_calls() -> Callable[[], None]:
-    """Call a method a thousand times with small arguments: one round."""
-    import ray
-
-    class Counter:
-        def count(self, number):
-            return number
-
-    counter = ray.remote(Counter).remote()
-
-    def play_round():
-        ray.get([counter.count.remote(number) for number in range(1_000)])
-
-    return play_round
-
-
-def many_parts() -> Callable[[], None]:
-    """Send a dict of 2,000 small arrays and 2,000 strings to an actor: one round."""
+def send_many_parts() -> Round:
+    """Send a dict of 2,000 small arrays and 2,000 texts to an actor."""
     import numpy as np
     import ray
 
@@ -81,32 +137,86 @@ def many_parts() -> Callable[[], None]:
     return play_round
 
 
-PROGRAMS = {"large messages": large_messages, "small calls": small_calls, "many parts": many_parts}
+def call_often() -> Round:
+    """Call a method 200 times with a number."""
+    import ray
+
+    class Counter:
+        def count(self, number):
+            return number
+
+    counter = ray.remote(Counter).remote()
+
+    def play_round():
+        ray.get([counter.count.remote(number) for number in range(200)])
+
+    return play_round
+
+
+def compute() -> Round:
+    """Let an actor compute for some milliseconds."""
+    import ray
+
+    class Worker:
+        def work(self):
+            return sum(number * number for number in range(200_000))
+
+    worker = ray.remote(Worker).remote()
+
+    def play_round():
+        ray.get(worker.work.remote())
+
+    return play_round
+
+
+PROGRAMS = {
+    "messages of 100 KiB": Program(
+        send_often, "an actor reads an array of 100 KiB, 50 in flight", "messages", 50, 0.02
+    ),
+    "messages of 16 MiB": Program(
+        send_large, "an actor gets and returns an array of 16 MiB", "messages", 2, 0.02
+    ),
+    "messages of many parts": Program(
+        send_many_parts,
+        "an actor reads 2,000 arrays and 2,000 texts in a dict",
+        "messages",
+        1,
+        0.02,
+    ),
+    "small calls": Program(
+        call_often, "a method gets and returns a number, 200 in flight", "calls", 200, 0.05
+    ),
+    "computing": Program(compute, "a method computes for some milliseconds", "calls", 1, 0.02),
+}
 
 
 def play(name: str, seconds: float) -> None:
-    """Run a program, and print the CPU time of all of its processes per round."""
+    """Run a program, and print what it took after the warm-up."""
     import ray
 
     ray.init(num_cpus=2, object_store_memory=10**9, logging_level="error")
-    play_round = PROGRAMS[name]()
-    play_for(play_round, WARM_UP_SECONDS)
+    play_round = PROGRAMS[name].make()
+    for _ in range(FIRST_ROUNDS):
+        play_round()
+    time.sleep(QUIET_SECONDS)
+    for _ in range(MORE_ROUNDS):
+        play_round()
+    window = measure_window(play_round, seconds)
+    print(RESULT + json.dumps(asdict(window)), flush=True)
+
+
+def measure_window(play_round: Round, seconds: float) -> Window:
+    """Play rounds for some seconds, and return what they took."""
     before = cpu_seconds_of_tree(os.getpid())
     begin = time.monotonic()
-    rounds = play_for(play_round, seconds)
-    passed = time.monotonic() - begin
-    used = cpu_seconds_of_tree(os.getpid()) - before
-    print(f"{PRINTED} {1e3 * used / rounds:.4f} WALL_MS {1e3 * passed / rounds:.4f}", flush=True)
-
-
-def play_for(play_round: Callable[[], None], seconds: float) -> int:
-    """Play rounds for some seconds; return how many."""
-    end = time.monotonic() + seconds
+    end = begin + seconds
     rounds = 0
     while time.monotonic() < end:
         play_round()
         rounds += 1
-    return rounds
+    passed = time.monotonic() - begin
+    used = cpu_seconds_of_tree(os.getpid()) - before
+    return Window(rounds, passed, used)
 
 
 def cpu_seconds_of_tree(root: int) -> float:
@@ -120,8 +230,10 @@ def cpu_seconds_of_tree(root: int) -> float:
             continue
         pid = int(path.parent.name)
         fields = text.rpartition(")")[2].split()
-        children[int(fields[1])].append(pid)
-        used[pid] = (int(fields[11]) + int(fields[12])) / TICKS
+        parent = int(fields[1])
+        children[parent].append(pid)
+        ticks = int(fields[11]) + int(fields[12])
+        used[pid] = ticks / TICKS
     total = 0.0
     waiting = [root]
     while waiting:
@@ -131,55 +243,83 @@ def cpu_seconds_of_tree(root: int) -> float:
     return total
 
 
-def run(name: str, seconds: float, is_recorded: bool) -> float:
-    """Run a program in a process of its own; return the milliseconds of CPU time per round."""
-    words = [sys.executable]
-    words += ["-m", "raymeter"] if is_recorded else []
-    words += [__file__, "--play", name, "--seconds", str(seconds)]
+def run(name: str, seconds: float, is_recorded: bool) -> Run:
+    """Run a program in a process of its own."""
+    command = ["-m", "raymeter"] if is_recorded else []
+    words = [sys.executable, *command, __file__, "--play", name, "--seconds", str(seconds)]
     paths = [str(SOURCE), os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)))
     with tempfile.TemporaryDirectory() as folder:
+        begin = time.monotonic()
         done = subprocess.run(
             words, env=environment, cwd=folder, capture_output=True, text=True, timeout=MAX_SECONDS
         )
-    for line in done.stdout.splitlines():
-        if line.startswith(PRINTED):
-            return float(line.split()[1])
-    raise SystemExit(f"{name}: no time was printed\n{done.stdout}\n{done.stderr}")
+        passed = time.monotonic() - begin
+    printed = [line for line in done.stdout.splitlines() if line.startswith(RESULT)]
+    if not printed:
+        raise SystemExit(f"{name}: nothing was measured\n{done.stdout}\n{done.stderr}")
+    window = Window(**json.loads(printed[0].removeprefix(RESULT)))
+    cpu_ms = 1e3 * window.cpu_seconds / window.rounds
+    round_ms = 1e3 * window.seconds / window.rounds
+    return Run(cpu_ms, round_ms, passed - window.seconds, find_own_cost(done.stdout))
 
 
-def measure(name: str, pairs: int, seconds: float) -> None:
-    """Run a program in pairs, and print each factor, and the mean with its interval."""
+def find_own_cost(text: str) -> str:
+    """Return what raymeter has printed about its own cost, in one line."""
+    found = COST.search(text)
+    return " ".join(found.group(1).split()) if found else ""
+
+
+def measure(name: str, pairs: int, seconds: float) -> Cost:
+    """Run a program in pairs, and print each ratio."""
+    program = PROGRAMS[name]
+    cost = Cost(name, program.what, program.unit, 0.0, program.goal)
+    for pair in range(pairs):
+        is_recorded_first = pair % 2 == 0
+        for is_recorded in (is_recorded_first, not is_recorded_first):
+            runs = cost.recorded if is_recorded else cost.plain
+            runs.append(run(name, seconds, is_recorded))
+        plain, recorded = cost.plain[-1], cost.recorded[-1]
+        ratio = recorded.cpu_ms / plain.cpu_ms
+        print(f"  {plain.cpu_ms:.3f} -> {recorded.cpu_ms:.3f} ms: {ratio:.4f}", flush=True)
+    cost.per_second = 1e3 * program.units / cost.plain[-1].round_ms
+    return cost
+
+
+def describe(cost: Cost) -> str:
+    """Return the ratio of a program with its interval, and what raymeter says itself."""
     from raymeter.statistics import compare_pairs
 
-    recorded: list[float] = []
-    plain: list[float] = []
-    for pair in range(pairs):
-        for is_recorded in (pair % 2 == 0, pair % 2 == 1):
-            times = recorded if is_recorded else plain
-            times.append(run(name, seconds, is_recorded))
-        factor = recorded[-1] / plain[-1]
-        print(
-            f"  pair {pair + 1}: {plain[-1]:.3f} -> {recorded[-1]:.3f} ms, {factor:.4f}", flush=True
-        )
+    recorded = [run.cpu_ms for run in cost.recorded]
+    plain = [run.cpu_ms for run in cost.plain]
     ratio = compare_pairs(recorded, plain)
-    interval = f", {ratio.low:.4f} to {ratio.high:.4f}" if ratio.has_interval else ""
-    print(f"{name}: {ratio.value:.4f} times the CPU time{interval}", flush=True)
+    interval = f" ({ratio.low:.4f} to {ratio.high:.4f})" if ratio.has_interval else ""
+    rate = f"{cost.per_second:,.0f} {cost.unit} per second"
+    said = cost.recorded[-1].said
+    return f"{cost.name}, {rate}: {ratio.value:.4f}{interval} times the CPU time. It says: {said}"
 
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--only", choices=PROGRAMS)
+    parser.add_argument("--output", type=Path)
     parser.add_argument("--play", choices=PROGRAMS, help=argparse.SUPPRESS)
     flags = parser.parse_args(words)
     if flags.play:
         play(flags.play, flags.seconds)
         return
     sys.path.insert(0, str(SOURCE))
+    costs = []
     for name in [flags.only] if flags.only else PROGRAMS:
-        measure(name, flags.pairs, flags.seconds)
+        cost = measure(name, flags.pairs, flags.seconds)
+        print(describe(cost), flush=True)
+        costs.append(cost)
+    if flags.output:
+        record = {"cores": os.cpu_count(), "programs": [asdict(cost) for cost in costs]}
+        flags.output.parent.mkdir(parents=True, exist_ok=True)
+        flags.output.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -119,3 +119,39 @@ def test_no_folder_of_this_machine_is_recorded(tmp_path):
         "b": "examples/p.py:7",
         "c": "lib/threading.py:9",
     }
+
+
+def make_cost(factor, goal=0.02, pairs=5):
+    """Return the record of a program that takes so many times the CPU time with raymeter."""
+    noise = [0.001, -0.001, 0.002, -0.002, 0.0][:pairs]
+    plain = [{"cpu_ms": 10.0, "once_seconds": 4.0, "said": ""} for _ in noise]
+    recorded = [
+        {"cpu_ms": 10.0 * (factor + error), "once_seconds": 6.0, "said": "0.4 %"} for error in noise
+    ]
+    return {
+        "what": "a program",
+        "unit": "calls",
+        "per_second": 9_000.0,
+        "goal": goal,
+        "plain": plain,
+        "recorded": recorded,
+    }
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"),
+    [
+        (1.01, "at most 2%: reached"),
+        (1.019, "at most 2%: not shown"),
+        (1.05, "at most 2%: missed"),
+    ],
+)
+def test_the_cost_of_recording_is_judged_by_its_interval(factor, verdict):
+    (row,) = rows_of(publish.describe_costs({"cores": 2, "programs": [make_cost(factor)]}))
+    assert row["goal"] == verdict
+    assert row["start and end, s"] == "4.0 -> 6.0"
+
+
+def test_two_pairs_say_nothing_about_the_goal():
+    (row,) = rows_of(publish.describe_costs({"cores": 2, "programs": [make_cost(1.0, pairs=2)]}))
+    assert row["goal"] == "at most 2%: not known"

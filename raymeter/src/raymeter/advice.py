@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from raymeter import causes
 from raymeter.findings import Advice, Finding
+from raymeter.profile.excerpt import take_excerpt
 from raymeter.profile.groups import Group, group_messages, in_steps
 from raymeter.profile.program import Program, join
 from raymeter.profile.reader import Recording
@@ -23,6 +24,7 @@ class Profile:
     groups: list[Group]  # of the messages during the steps, those with most work first
     findings: list[Finding]
     advice: list[Advice] = field(default_factory=list)
+    all_steps: int = 0  # of the program, if these are only some of them
 
     @property
     def moving_seconds(self) -> float:
@@ -50,8 +52,10 @@ class Profile:
 
 def advise(recording: Recording, step_name: str | None = None) -> Profile:
     """Return the profile of a recording; raise UserError if no step has this name."""
-    program = join(recording)
-    steps = find_steps(program, step_name)
+    whole = join(recording)
+    all_steps = find_steps(whole, step_name)
+    program, steps = take_excerpt(whole, all_steps)
     findings = causes.find_all(program, steps)
     groups = group_messages(in_steps(program.messages, steps))
-    return Profile(program, steps, groups, findings, predict(program, steps, findings))
+    advice = predict(program, steps, findings)
+    return Profile(program, steps, groups, findings, advice, all_steps.count)

@@ -26,6 +26,7 @@ class Saving:
     start: float
     seconds: float
     part: str
+    is_spread: bool = False  # over later events, too, most of which were not written
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,16 @@ def find(
     call: float = 0.0005,
     work: float = 0.0001,
     event: str = "call",
+    period: int = 1,
 ):
     builder = Builder()
     for step in range(3):
-        for number in range(count):
+        for number in range(0, count, period):
             start = step + number * 0.005
             task = f"{step:024x}{number:024x}"
             values = {"object": task} if event == "put" else {"task": task, "name": "Storage.write"}
             sending = builder.call(event, start, call, line=LINE, **values)
-            builder.send(sending, start, 0.00002, bytes=size)
+            builder.send(sending, start, 0.00002, bytes=size, left_out=period - 1)
             builder.task(task, "Storage.write", start + call, work)
     return middling.find(builder.program(), STEPS)
 
@@ -36,6 +37,13 @@ def test_many_messages_of_100_kib_are_many_calls(event):
     assert finding.line == LINE
     calls = [saving.seconds for saving in finding.savings if saving.part == "call"]
     assert sum(calls) / 3 == pytest.approx(0.98 * 100 * (0.0005 - 0.00002 - 128 * KIB / 2e9))
+
+
+def test_messages_that_were_left_out_count():
+    (all_of_them,) = find()
+    (some,) = find(period=10)
+    assert some.seconds == pytest.approx(all_of_them.seconds, rel=0.05)
+    assert all(saving.is_spread for saving in some.savings[:-3])
 
 
 @pytest.mark.parametrize("values", [

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from raymeter.inside import calls, recorder
+from raymeter.inside import calls, recorder, tasks
 
 
 @pytest.fixture
@@ -98,3 +98,120 @@ def test_a_first_repeat_is_compared_although_large_messages_have_spent_the_budge
     made_recorder.spend_extra("repeats", 100.0)
     assert add_content(monkeypatch, first)["is_same"]
     assert "is_same" not in add_content(monkeypatch, second)
+
+
+def test_a_written_call_says_how_many_were_left_out_before_it(made_recorder, monkeypatch):
+    monkeypatch.setattr(calls.ray_internals, "current_task", lambda: "")
+    monkeypatch.setattr(calls.ray_internals, "current_name", lambda: "")
+    monkeypatch.setattr(recorder, "RARE_SECONDS", 100.0)
+    put = calls.in_scope(calls.record_put)(lambda: b"object")
+    made_recorder.period = 8
+    for _ in range(40):
+        put()
+    written = [event for event in made_recorder.lines if event["event"] == "put"]
+    assert [event.get("left_out", 0) for event in written] == [0, 6, 7, 7, 7, 7]
+
+
+def test_the_tasks_are_written_however_many_events_there_were(made_recorder, tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "MAX_EVENTS", 2)
+    for _ in range(5):
+        made_recorder.write({"event": "get"})
+    own_seconds = made_recorder.own_seconds
+    made_recorder.write_tasks([{"event": "task"}] * 3)
+    events = read_events(tmp_path)
+    assert events.count('{"event":"task"}') == 3
+    assert made_recorder.left_out_events == 4  # the first one is the process
+    assert made_recorder.own_seconds == own_seconds
+
+
+class Event:
+    """What Ray knows of a task."""
+
+    def __init__(self, time):
+        self.job_id = b"job"
+        self.state_updates = type("Updates", (), {"state_ts_ns": {1: time, 2: time + 1}})
+
+
+def test_of_many_tasks_those_in_the_middle_are_kept(monkeypatch):
+    monkeypatch.setattr(tasks, "MAX_TASKS", 4)
+    monkeypatch.setattr(tasks, "describe_task", lambda event: event.state_updates.state_ts_ns[1])
+    job = type("Job", (), {"binary": lambda _: b"job"})()
+    worker = type("Worker", (), {"current_job_id": job})
+    monkeypatch.setattr(tasks.ray_internals, "worker", worker)
+    monkeypatch.setattr(
+        tasks.ray_internals, "task_events", lambda: [Event(t) for t in (5, 3, 9, 1, 7, 2, 8, 4)]
+    )
+    assert tasks.read_tasks() == ([3, 4, 5, 7], 4)
+
+
+class Result:
+    """What Ray's serialisation returns of a large message."""
+
+    contained_object_refs = ()
+    total_bytes = 200_000
+
+
+@pytest.fixture
+def put(made_recorder, monkeypatch):
+    """Return ray.put of a large message."""
+    for name in ("current_task", "current_name", "current_node"):
+        monkeypatch.setattr(calls.ray_internals, name, lambda: "")
+    monkeypatch.setattr(calls, "add_description", lambda event, value: None)
+    monkeypatch.setattr(recorder, "WINDOW_SECONDS", 1e9)
+    monkeypatch.setattr(recorder, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
+    serialise = calls.make_serialise_wrapper(lambda context, value: Result())
+
+    def put_object():
+        serialise(None, {"x": 1})
+        return b"object"
+
+    return calls.in_scope(calls.record_put)(put_object)
+
+
+def test_messages_over_the_budget_are_left_out_with_their_calls(made_recorder, put):
+    for budget in [1.0] + [0.0] * 7 + [1.0]:
+        made_recorder.message_seconds = budget
+        put()
+    for kind in ("sent", "put"):
+        written = [event for event in made_recorder.lines if event["event"] == kind]
+        assert [event.get("left_out", 0) for event in written] == [0, 7]
+    assert made_recorder.message_seconds < 1.0
+
+
+def test_all_messages_within_the_budget_are_written(made_recorder, put):
+    for _ in range(20):
+        put()
+    assert sum(event["event"] == "sent" for event in made_recorder.lines) == 20
+
+
+def test_the_budget_grows_at_the_same_times_in_all_processes(made_recorder):
+    made_recorder.message_seconds = 0.0
+    window = recorder.WINDOW_SECONDS
+    made_recorder.message_window = 1_000
+    assert not made_recorder.has_message_time(1_000.9 * window)
+    assert made_recorder.has_message_time(1_001.0 * window)
+    made_recorder.has_message_time(1e9)
+    assert made_recorder.message_seconds == recorder.MAX_MESSAGE_SECONDS
+
+
+class Reference:
+    """A reference to an object in the store."""
+
+    def hex(self):
+        return "f" * 56
+
+    def task_id(self):
+        return self
+
+    def is_nil(self):
+        return False
+
+
+def test_messages_that_are_read_over_the_budget_are_left_out(made_recorder, monkeypatch, put):
+    monkeypatch.setattr(calls.place, "running_line", lambda name: "")
+    read = calls.make_deserialise_wrapper(lambda *_: {"x": 1})
+    for budget in [1.0] + [0.0] * 5 + [1.0]:
+        made_recorder.message_seconds = budget
+        assert read(None, b"large" * 100, b"", Reference()) == {"x": 1}
+    written = [event for event in made_recorder.lines if event["event"] == "received"]
+    assert [event.get("left_out", 0) for event in written] == [0, 5]

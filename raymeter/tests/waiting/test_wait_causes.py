@@ -252,7 +252,14 @@ def make_small_calls(count: int, task_seconds: float = 0.0001) -> Program:
             name = f"{step:024x}{number:024x}"
             start = step + number / 2000
             builder.call(
-                "call", start, 0.0004, kind="task", task=name, name=PLACE, line="/made/a.py:1"
+                "call",
+                start,
+                0.0004,
+                kind="task",
+                task=name,
+                name=PLACE,
+                line="/made/a.py:1",
+                function="main",
             )
             builder.task(name, PLACE, start + 0.001, task_seconds)
         builder.call(
@@ -283,6 +290,7 @@ def make_single_gets(event: str) -> Program:
         for number in range(200):
             item = f"{step:024x}{number:024x}01000000"
             values = {"object": item} if event == "put" else {"objects": [item], "count": 1}
+            values |= {"name": f"ray.{event}", "function": "main"}
             builder.call(event, step + number / 1000, 0.0008, line="/made/a.py:1", **values)
     return builder.program()
 
@@ -300,8 +308,31 @@ def test_calls_that_were_only_counted_are_part_of_the_saving():
     counted = CountedLine("/made/a.py:1", "main", "ray.put", "put", 800, 0.64, 100)
     program.recording.processes[0].recorder.counted.append(counted)
     program.recording.calls = program.recording.calls[::8]
-    (sampled,) = calls.find(program, make_steps(1.0))
+    (sampled,) = calls.find(join(program.recording), make_steps(1.0))
     assert abs(sampled.seconds - all_of_them.seconds) < 0.05 * all_of_them.seconds
+
+
+def make_two_phases() -> Program:
+    """Return a step in which a line puts 800 objects, one of eight of them written, and one in which it puts ten."""
+    builder = Builder()
+    many = [number / 1000 for number in range(0, 800, 8)]
+    few = [1 + number / 1000 for number in range(10)]
+    for start in many + few:
+        is_first = start == many[0]
+        left_out = 7 if start <= few[0] and not is_first else 0
+        values = {"name": "ray.put", "function": "main", "left_out": left_out}
+        builder.call("put", start, 0.0008, line="/made/a.py:1", object=f"{start}", **values)
+    counted = CountedLine("/made/a.py:1", "main", "ray.put", "put", 810, 1.0, 110)
+    builder.recording.processes[0].recorder.counted.append(counted)
+    return builder.program()
+
+
+def test_a_phase_with_many_calls_and_one_with_few_are_not_mixed_up():
+    recorded = make_two_phases().recording.calls
+    many = [call.weight for call in recorded if call.start < 1]
+    few = [call.weight for call in recorded if call.start >= 1]
+    assert many == [8.0] * 100
+    assert few == [1.0] * 10
 
 
 def test_a_function_that_is_defined_again_saves_the_whole_call_that_exports_it():

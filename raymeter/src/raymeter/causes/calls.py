@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from raymeter.causes.savings import middle, total
-from raymeter.causes.waits import Counts, Gap, ReadyTimes, find_gaps
+from raymeter.causes.waits import Gap, ReadyTimes, find_gaps
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
@@ -27,20 +27,16 @@ COPY_BYTES_PER_SECOND = 4e9
 
 @dataclass
 class Line:
-    """The calls of one line, some of which may only have been counted.
-
-    `factor` is how many calls were made for each one in `calls`.
-    """
+    """The calls of one line. Those that were only counted are in the weights of the others."""
 
     event: str
     line: str
     name: str
     calls: list[Call]
-    factor: float
 
     def count(self, steps: Steps) -> float:
         """Return the calls per step."""
-        calls = self.factor * len(self.calls)
+        calls = sum(call.weight for call in self.calls)
         return calls / steps.count
 
 
@@ -136,7 +132,6 @@ class Finder:
     def __init__(self, program: Program, steps: Steps) -> None:
         self.program = program
         self.steps = steps
-        self.counts = Counts(program)
         self.ready = ReadyTimes(program)
         self.gaps = {gap.task: gap for gap in find_gaps(program)}
         self.gets = gets_by_task(program)
@@ -152,8 +147,7 @@ class Finder:
                 groups[call.event, call.line, name].append(call)
         lines = []
         for (event, line, name), calls in groups.items():
-            factor = self.counts.factor(event, line)
-            lines.append(Line(event, line, name, calls, factor))
+            lines.append(Line(event, line, name, calls))
         return lines
 
     def is_short(self, line: Line) -> bool:
@@ -191,7 +185,10 @@ class Finder:
 
     def mean_bytes(self, line: Line) -> float:
         """Return the bytes of the messages of a call, in the mean of a line."""
-        sizes = [self.bytes_of(call) for call in line.calls]
+        written = [call for call in line.calls if not call.is_restored]
+        if not written:
+            return 0.0
+        sizes = [self.bytes_of(call) for call in written]
         return sum(sizes) / len(sizes)
 
     def is_explained(self, line: Line, tasks: set[str]) -> bool:
@@ -236,15 +233,15 @@ class Finder:
         work = max(0.0, call.end - begin - call.own_seconds)
         return Saving(call.process, call.thread, begin, factor * work, "work")
 
-    def savings_of_submission(self, call: Call, share: float, factor: float) -> list[Saving]:
+    def savings_of_submission(self, call: Call, share: float) -> list[Saving]:
         """Return a share of what a call takes, of what Ray takes for its task, and of each ray.get of its result.
 
-        `factor` is how many calls were made for each recorded one. It counts for the call, and for reading the
-        arguments and storing the result of its task: Ray has forgotten the tasks of the others. The gap before the task
-        is as it was recorded, and may contain such tasks already. A ray.get of one object has the factor of its own
-        line, because it was counted apart; one of many objects is as it was recorded.
+        The weight of the call counts for the call, and for reading the arguments and storing the result of its task:
+        Ray has forgotten the tasks of the others. The gap before the task is as it was recorded, and may contain such
+        tasks already. A ray.get of one object has its own weight, because it was counted apart; one of many objects is
+        as it was recorded.
         """
-        share_of_all = share * factor
+        share_of_all = share * call.weight
         savings = [self.saving_of_call(call, share_of_all)]
         task = self.program.tasks.get(call.task)
         if task is not None:
@@ -256,7 +253,7 @@ class Finder:
         for get in self.gets.get(call.task, []):
             get_share = share
             if get.count == 1:
-                get_share *= self.counts.factor("get", get.line)
+                get_share *= get.weight
             savings.append(self.saving_of_get(get, get_share))
         return savings
 
@@ -265,7 +262,7 @@ class Finder:
         share = self.saved_share(line)
         savings = []
         for call in line.calls:
-            savings += self.savings_of_submission(call, share, line.factor)
+            savings += self.savings_of_submission(call, share)
         what = f"small calls of {line.name}"
         change = (
             f"Give each call a batch of {batch} or more items, if they do not need each other's results: a call of Ray "
@@ -276,8 +273,8 @@ class Finder:
         return finding
 
     def make_put_finding(self, line: Line) -> Finding:
-        factor = self.saved_share(line) * line.factor
-        savings = [self.saving_of_call(call, factor) for call in line.calls]
+        share = self.saved_share(line)
+        savings = [self.saving_of_call(call, share * call.weight) for call in line.calls]
         what = "calls of ray.put with small values"
         change = (
             "Put them together into one object (a list, a dict or an array), or pass small values as arguments "
@@ -286,8 +283,8 @@ class Finder:
         return self.finish(line, savings, what, change)
 
     def make_get_finding(self, line: Line) -> Finding:
-        factor = self.saved_share(line) * line.factor
-        savings = [self.saving_of_get(call, factor) for call in line.calls]
+        share = self.saved_share(line)
+        savings = [self.saving_of_get(call, share * call.weight) for call in line.calls]
         what = "calls of ray.get with one reference"
         change = "Collect the references first, and call ray.get once with the list of them."
         return self.finish(line, savings, what, change)

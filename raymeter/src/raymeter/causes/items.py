@@ -6,7 +6,7 @@ Sources: ray-project/ray#59681 and ray-project/ray#52745: streams of tokens, eac
 from collections import defaultdict
 
 from raymeter.causes.savings import middle, total
-from raymeter.causes.waits import Counts, ReadyTimes
+from raymeter.causes.waits import ReadyTimes
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Run
 from raymeter.profile.program import TASK_DIGITS, Program
@@ -125,26 +125,24 @@ def save_reads(
 ) -> list[Saving]:
     """Return what reading the items of these generators takes, times a share."""
     ready = ReadyTimes(program)
-    counts = Counts(program)
     savings = []
     for run in runs:
         sending = sending_share(run)
         for call in reads.get(run.by, []):
-            factor = counts.factor(call.event, call.line)
-            savings.append(save_read(call, ready, share, factor, sending))
+            savings.append(save_read(call, ready, share, sending))
     return savings
 
 
-def save_read(call: Call, ready: ReadyTimes, share: float, factor: float, sending: float) -> Saving:
+def save_read(call: Call, ready: ReadyTimes, share: float, sending: float) -> Saving:
     """Return what a call takes after its item was there, and what the calls take that were only counted.
 
     The replay knows nothing of the waits of these, which get shorter with the time that the items take to be sent.
     """
     begin = begin_reading(call, ready)
     work = max(0.0, call.end - begin - call.own_seconds)
-    all_work = factor * work
+    all_work = call.weight * work
     wait = begin - call.start
-    unknown_waits = (factor - 1) * sending * wait
+    unknown_waits = (call.weight - 1) * sending * wait
     seconds = share * (all_work + unknown_waits)
     return Saving(call.process, call.thread, begin, seconds, "work")
 

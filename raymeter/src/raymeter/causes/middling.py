@@ -5,6 +5,7 @@ Sources: reports such as Ascend/ray-ascend#55 and meta-pytorch/torchstore#113. C
 """
 
 from collections import defaultdict
+from dataclasses import replace
 from statistics import mean
 
 from raymeter.causes.calls import savings_of_phases
@@ -49,15 +50,18 @@ def find_lines(program: Program, steps: Steps) -> list[Group]:
 def is_many(group: Group, steps: Steps) -> bool:
     """Return whether there are many messages, whose calls take much longer than copying their bytes."""
     min_messages = MIN_MESSAGES * steps.count
-    if len(group.messages) < min_messages or group.bytes > MAX_BYTES:
+    if group.count < min_messages or group.bytes > MAX_BYTES:
         return False
-    saved = sum(call_seconds_without_bytes(message) for message in group.messages)
+    saved = 0.0
+    for message in group.messages:
+        weight = message.sent.weight
+        saved += weight * call_seconds_without_bytes(message)
     return saved > MIN_SHARE * call_seconds(group)
 
 
 def call_seconds(group: Group) -> float:
     """Return what the calls with these messages take."""
-    return sum(own_call_seconds(message) for message in group.messages)
+    return sum(message.sent.weight * own_call_seconds(message) for message in group.messages)
 
 
 def call_seconds_without_bytes(message: Message) -> float:
@@ -85,7 +89,7 @@ def task_seconds(program: Program, group: Group) -> float:
 
 def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
     savings = save_messages(program, group)
-    count = significant(len(group.messages) / steps.count, 3)
+    count = significant(group.count / steps.count, 3)
     size = format_bytes(group.bytes)
     calls = format_milliseconds(call_seconds(group) / steps.count)
     sent = [message.sent for message in group.messages]
@@ -109,11 +113,16 @@ def save_messages(program: Program, group: Group) -> list[Saving]:
         call = message.call
         if call is None:
             continue
-        savings.append(save_call(call, message, share))
+        weight = message.sent.weight
+        share_of_all = weight * share
+        found = [save_call(call, message, share_of_all)]
         task = program.tasks.get(call.task)
         if task is not None:
             process = program.process_of(task)
-            savings += savings_of_phases(task, process, share)
+            found += savings_of_phases(task, process, share_of_all)
+        if weight > 1:  # the others are in later events
+            found = [replace(saving, is_spread=True) for saving in found]
+        savings += found
     return savings
 
 

@@ -159,7 +159,7 @@ def make_finding(program: Program, steps: Steps, group: Group, reading: list[Sav
     is_kept = bool(reading) and is_read_again
     if is_kept:
         savings += reading
-    per_step = len(group.messages) / steps.count
+    per_step = group.count / steps.count
     size = format_bytes(group.bytes)
     title = f"The same {size} are sent again {format_times(per_step)} per step"
     if per_step > 1:

@@ -1,6 +1,7 @@
 """Make the savings of messages: which time of which event gets shorter."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from raymeter.findings import Saving
 from raymeter.profile.events import Call, Sent
@@ -11,13 +12,20 @@ CALL_SECONDS = 0.0002  # that a call of Ray with a small message takes in any ca
 
 
 def save_sending(program: Program, message: Message, share: float = 1.0) -> list[Saving]:
-    """Return what sending one message takes its sender, times a share: the call, or storing the result of the task."""
+    """Return what sending one message takes its sender, times a share: the call, or storing the result of the task.
+
+    It counts for the messages that were left out, too, whose work is in later events.
+    """
+    weight = message.sent.weight
+    share_of_all = weight * share
     if message.call is not None:
-        saving = save_in_call(message, message.call, share)
+        saving = save_in_call(message, message.call, share_of_all)
     elif message.stored is not None:
-        saving = save_storing(message, message.stored, share)
+        saving = save_storing(message, message.stored, share_of_all)
     else:
-        saving = save_serialising(message.sent, share)
+        saving = save_serialising(message.sent, share_of_all)
+    if weight > 1:
+        saving = replace(saving, is_spread=True)
     return [saving]
 
 
@@ -51,8 +59,11 @@ def save_reading(message: Message, share: float = 1.0) -> list[Saving]:
     savings = []
     for received in message.received:
         start = received.start + received.seconds / 2
-        seconds = share * received.seconds
-        saving = Saving(received.process, received.thread, start, seconds, "deserialise")
+        weight = received.weight
+        seconds = weight * share * received.seconds
+        process = received.process
+        thread = received.thread
+        saving = Saving(process, thread, start, seconds, "deserialise", weight > 1)
         savings.append(saving)
     return savings
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 from statistics import mean
 
 from raymeter.causes.savings import total
-from raymeter.causes.waits import Counts, ReadyTimes, find_gaps, group_by_line
+from raymeter.causes.waits import ReadyTimes, find_gaps, group_by_line
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call
 from raymeter.profile.program import Program
@@ -29,12 +29,11 @@ class Loop:
     """The calls of ray.wait from one line."""
 
     calls: list[Call]  # that were written
-    factor: float  # calls that were made for each of them
 
     @property
     def count(self) -> float:
         """Return how many calls were made."""
-        return self.factor * len(self.calls)
+        return sum(call.weight for call in self.calls)
 
     @property
     def looked_at(self) -> float:
@@ -71,12 +70,10 @@ def find(program: Program, steps: Steps) -> list[Finding]:
 
 def find_loops(program: Program, steps: Steps) -> list[Loop]:
     """Return the lines that take few of many results often."""
-    counts = Counts(program)
     waits = [call for call in program.recording.calls if call.event == "wait" and call.ready]
     loops = []
-    for line, calls in group_by_line(waits, steps).items():
-        factor = counts.factor("wait", line)
-        loop = Loop(calls, factor)
+    for calls in group_by_line(waits, steps).values():
+        loop = Loop(calls)
         is_often = loop.count >= MIN_CALLS * steps.count
         if is_often and loop.takes_few_of_many():
             loops.append(loop)
@@ -131,7 +128,7 @@ def save_work(loop: Loop, work: list[tuple[Call, float]]) -> list[Saving]:
     share = max(0.0, 1 - loop.taken / loop.batch)
     savings = []
     for call, seconds in work:
-        saved = share * loop.factor * seconds
+        saved = share * call.weight * seconds
         saving = save_call(call, saved)
         savings.append(saving)
     return savings

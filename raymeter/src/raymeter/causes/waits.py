@@ -1,18 +1,17 @@
-"""What the causes about waiting share: when results were ready, and how many calls there were."""
+"""What the causes about waiting share: when results were ready, and what Ray took between two tasks."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from raymeter.profile.events import Call, CountedLine, Task
+from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.graph import MAX_DISPATCH_SECONDS
 from raymeter.simulate.items import items_of
 
 Lane = tuple[str, int, str, str]  # process, thread, task and line
-Key = tuple[str, str]  # event and line
 
 
 class ReadyTimes:
@@ -132,32 +131,3 @@ def was_waiting(task: Task, gap: Gap) -> bool:
     if since is None or since > gap.start:
         return False
     return 0 < gap.seconds <= MAX_DISPATCH_SECONDS
-
-
-class Counts:
-    """How many calls there were, and how long they took, per call that was written: 1 without sampling."""
-
-    def __init__(self, program: Program) -> None:
-        self.counts: dict[Key, int] = defaultdict(int)
-        self.written: dict[Key, int] = defaultdict(int)
-        for process in program.recording.processes:
-            if process.recorder:
-                self.add(process.recorder.counted)
-        for call in program.recording.calls:
-            if call.is_restored:
-                self.written[call.event, call.line] += 1
-
-    def add(self, items: Iterable[CountedLine]) -> None:
-        """Add the counts of one process."""
-        for item in items:
-            key = item.kind, item.line
-            self.counts[key] += item.count
-            self.written[key] += item.written
-
-    def factor(self, event: str, line: str) -> float:
-        """Return how many calls of this kind a line made for each one that was written."""
-        key = event, line
-        written = self.written[key]
-        if not written:
-            return 1.0
-        return max(1.0, self.counts[key] / written)

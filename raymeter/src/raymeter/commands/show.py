@@ -1,5 +1,6 @@
 """Show a profile that exists, and write its files."""
 
+import gc
 import shutil
 from argparse import Namespace
 from pathlib import Path
@@ -29,8 +30,15 @@ def main(arguments: Namespace) -> int:
 
 
 def load_profile(folder: Path, step: str | None) -> Profile:
-    """Return the profile of a folder; raise UserError if it has none."""
-    return advise(read_recording(folder), step)
+    """Return the profile of a folder; raise UserError if it has none.
+
+    The events of a long program are many objects, which Python's collector would look at again and again.
+    """
+    gc.disable()
+    try:
+        return advise(read_recording(folder), step)
+    finally:
+        gc.enable()
 
 
 def render(profile: Profile) -> str:

@@ -182,7 +182,8 @@ def in_scope(record):
 def write_scope(record, scope, args, kwargs, result):
     """Write the event of a call, and let short calls with small messages have their own budget."""
     begin = time.perf_counter()
-    is_sampled = recorder.period > 1 and not scope.messages and not scope.deserialise_seconds
+    is_large = bool(scope.messages or scope.deserialise_seconds)
+    is_sampled = (recorder.period > 1 or scope.left_out) and not is_large
     if is_sampled and only_count(record, scope):
         seconds = time.perf_counter() - begin
         recorder.spend(seconds)
@@ -197,10 +198,15 @@ def only_count(record, scope):
     """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
     end = time.time()
     seconds = end - scope.start
-    if seconds >= ALWAYS_SECONDS:
+    if seconds >= ALWAYS_SECONDS and not scope.left_out:
         return False
     counter = recorder.of_lines.get((record, *place.find_line()))
-    return counter is not None and recorder.only_counts(counter, seconds, end)
+    if counter is None:
+        return False
+    if scope.left_out:  # its message is not written, so it would be taken for a small one
+        counter.leave_out(seconds)
+        return True
+    return recorder.only_counts(counter, seconds, end)
 
 
 @guarded
@@ -220,12 +226,16 @@ def write_call(event, name, scope):
     line, function = place.line_of(frame)
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
+    counter = recorder.counter_of((line, function), name, event["event"])
+    recorder.of_lines[scope.record, line, function] = counter
     is_small = not scope.messages and not scope.deserialise_seconds
-    if is_small:
-        counter = recorder.counter_of((line, function), name, event["event"])
-        recorder.of_lines[scope.record, line, function] = counter
-        if not recorder.is_written(counter, event["seconds"]):
-            return
+    if not is_small:
+        counter.write(event["seconds"], time.time())
+    elif not recorder.is_written(counter, event["seconds"]):
+        return
+    if counter.left_out:
+        event["left_out"] = counter.left_out
+        counter.left_out = 0
     event["name"] = name
     event["by"] = ray_internals.current_task()
     event["by_name"] = ray_internals.current_name()
@@ -378,7 +388,7 @@ def is_only_small(kind, result):
 
 @guarded
 def write_sent(before, after, value, result):
-    """Write a message that was serialised, if it is large."""
+    """Write a message that was serialised, if it is large and within the budget."""
     is_rdt = isinstance(result, tuple)
     size = sum(tensor.nbytes for tensor in result[1]) if is_rdt else result.total_bytes
     references = 0 if is_rdt else len(getattr(result, "contained_object_refs", ()))
@@ -388,12 +398,30 @@ def write_sent(before, after, value, result):
     if size < recorder.min_bytes and (scope is not None or references < MANY_REFERENCES):
         parts.clear()
         return
-    number = recorder.number()
-    event = {"event": "sent", "number": number, "scope": scope.number if scope else 0}
+    key = "sent", type(value), ray_internals.current_name(), *place.find_line()
+    seconds = after[0] - before[0]
+    if recorder.leaves_out_message(key, seconds, after[0]):
+        parts.clear()
+        if scope is not None:
+            scope.left_out += 1
+        return
+    begin = extra_clock()
+    event = {"event": "sent", "number": recorder.number(), "scope": scope.number if scope else 0}
     event["how"] = "rdt" if is_rdt else ""
     event.update(describe_process(before, after))
     event["bytes"] = size
     event["references"] = references
+    add_content_and_fields(event, value)
+    if scope is not None:
+        scope.messages.append(event["number"])
+    event["own_seconds"] = time.time() - after[0]
+    recorder.write_message(key, event)
+    recorder.spend_on_message(extra_clock() - begin)
+
+
+def add_content_and_fields(event, value):
+    """Add what a message consists of, and forget its parts."""
+    size = event["bytes"]
     event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
     event["buffers"] = len(parts.buffers)
     event["type"] = describe.type_name(value)
@@ -404,10 +432,11 @@ def write_sent(before, after, value, result):
     add_parts(event, large)
     add_description(event, value)
     parts.clear()
-    if scope is not None:
-        scope.messages.append(number)
-    event["own_seconds"] = time.time() - after[0]
-    recorder.write(event)
+
+
+def extra_clock():
+    """Return a time that stands still during the measurements that have budgets of their own."""
+    return time.perf_counter() - sum(recorder.extra_seconds.values())
 
 
 def describe_process(before, after):
@@ -547,8 +576,13 @@ def write_received(before, after, data, reference, args, value):
     size = sum(tensor.nbytes for tensor in tensors) if tensors else len(data or b"")
     if size < recorder.min_bytes or reference is None or reference.is_nil():
         return
+    key = "received", ray_internals.current_name(), *place.find_line()
+    seconds = after[0] - before[0]
+    if recorder.leaves_out_message(key, seconds, after[0]):
+        return
+    begin = extra_clock()
     if scope is not None:
-        scope.deserialise_seconds += after[0] - before[0]
+        scope.deserialise_seconds += seconds
     event = {"event": "received", "scope": scope.number if scope else 0}
     event["object"] = reference.hex()
     event["owner_task"] = reference.task_id().hex()
@@ -557,7 +591,8 @@ def write_received(before, after, data, reference, args, value):
     event["type"] = describe.type_name(value)
     event["leaves"] = identity.find_leaves(value)
     event["line"] = place.find_line()[0] or place.running_line(event["by_name"])
-    recorder.write(event)
+    recorder.write_message(key, event)
+    recorder.spend_on_message(extra_clock() - begin)
 
 
 class PickleProxy:
@@ -734,9 +769,9 @@ def write_known_tasks():
     recorder.flush()
     is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"
     tasks.wait_for_reports(is_own_cluster)
-    for task in tasks.read_tasks():
-        recorder.write(task)
-    recorder.write(tasks.describe_cluster())
+    known, recorder.left_out_tasks = tasks.read_tasks()
+    cluster = tasks.describe_cluster()
+    recorder.write_tasks([*known, cluster])
 
 
 WRAPPERS = {

@@ -12,8 +12,8 @@ MAX_LEAVES = 16  # the largest arrays of a message
 MAX_WALKED = 1_000  # parts of a message that are looked at
 SIMPLE = {str, bytes, int, float, bool, type(None)}
 MAX_SAMPLED = 64  # buffers of a message with many of them
-PIECES = 64  # of a buffer that are sampled
-PIECE_BYTES = 64
+SAMPLED_WORDS = 512  # of 8 bytes, of a buffer
+WORD_BYTES = 8
 COLUMNS = 64  # sums of words, which a change of one word changes
 MIN_LEAF_BYTES = 4_096
 MAX_SUMMED = 4  # of the largest arrays of a message, whose bytes are compared with earlier ones
@@ -21,19 +21,27 @@ MAX_KNOWN = 1_000  # sums of parts that are remembered
 
 
 def sample_sum(buffers):
-    """Return a number that is equal for buffers whose number, lengths and sampled pieces are equal."""
+    """Return a number that is equal for buffers whose number, lengths and sampled words are equal."""
     total = zlib.crc32(len(buffers).to_bytes(8, "little"))
     step = max(1, len(buffers) // MAX_SAMPLED)
     for buffer in buffers[::step]:
         view = memoryview(buffer).cast("B")
         total = zlib.crc32(len(view).to_bytes(8, "little"), total)
-        if len(view) <= PIECES * PIECE_BYTES:
-            total = zlib.crc32(view, total)
-            continue
-        distance = (len(view) - PIECE_BYTES) // (PIECES - 1)
-        for begin in range(0, len(view) - PIECE_BYTES + 1, distance):
-            total = zlib.crc32(view[begin : begin + PIECE_BYTES], total)
+        total = zlib.crc32(sample(view), total)
     return total
+
+
+def sample(view):
+    """Return words at equal distances, and the end; a short buffer as it is.
+
+    The distance is odd, so that it is no multiple of the length of the rows of most arrays.
+    """
+    if len(view) <= SAMPLED_WORDS * WORD_BYTES:
+        return view
+    end = len(view) // WORD_BYTES * WORD_BYTES
+    words = view[:end].cast("Q")
+    distance = len(words) // SAMPLED_WORDS | 1
+    return words[::distance].tobytes() + view[-WORD_BYTES:]
 
 
 def full_sum(buffers):

@@ -5,7 +5,9 @@ for at most FLUSH_SECONDS, because writing each one would cost more than many ca
 those that wait, so that a driver that is killed has its steps. No value of a message is ever written.
 
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
-of the time that has passed, they are sampled: the others are counted by line, with their seconds.
+of the time that has passed, they are sampled: the others are counted by line, with their seconds. If large messages
+take more than MESSAGE_SHARE, some are left out together with their calls. All processes go on to write them at the next
+quarter of a second, so that a message has its sender and its readers.
 """
 
 import atexit
@@ -22,6 +24,9 @@ DRIVER_FLUSH_SECONDS = 0.2  # by the thread
 JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
+MESSAGE_SHARE = 0.01  # of the time that has passed, for large messages
+MAX_MESSAGE_SECONDS = 0.2  # that were not used, for the messages of a burst
+WRITING_SECONDS = 5e-5  # that a message takes later, when it is written
 ALWAYS_SECONDS = 0.001  # of a call that is always written
 RARE_SECONDS = 0.05  # after the last one of a line that was written, the next one is, too
 MAX_EXTRA_SHARE = 0.005  # of the time that has passed, for each of these measurements
@@ -51,6 +56,7 @@ class CallScope:
     __slots__ = (
         "contained",
         "deserialise_seconds",
+        "left_out",
         "messages",
         "number",
         "outer",
@@ -63,6 +69,7 @@ class CallScope:
         self.number = number
         self.outer = outer
         self.messages = []  # numbers of "sent" events
+        self.left_out = 0  # large messages that are not written
         self.contained = 0  # references inside of the messages
         self.deserialise_seconds = 0.0
         self.own_seconds = 0.0  # of the recorder, inside of the call
@@ -72,13 +79,27 @@ class CallScope:
 class LineCounter:
     """Calls with small messages from one line of the user's code that were not written one by one."""
 
-    __slots__ = ("count", "last", "seconds", "written")
+    __slots__ = ("count", "last", "left_out", "seconds", "written")
 
     def __init__(self):
         self.count = 0
         self.last = 0.0  # when one was written
+        self.left_out = 0  # since then
         self.seconds = 0.0
         self.written = 0
+
+    def write(self, seconds, end):
+        """Count a call that is written."""
+        self.count += 1
+        self.seconds += seconds
+        self.written += 1
+        self.last = end
+
+    def leave_out(self, seconds):
+        """Count a call that is not written."""
+        self.count += 1
+        self.seconds += seconds
+        self.left_out += 1
 
 
 class Recorder:
@@ -96,10 +117,16 @@ class Recorder:
         self.window_start = self.started_at
         self.window_own_seconds = 0.0
         self.window_calls = 0
+        self.message_seconds = MAX_MESSAGE_SECONDS  # that large messages may take now
+        self.message_window = int(self.started_at / WINDOW_SECONDS)
+        self.message_counters = {}
+        self.left_out_messages = 0
         self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
         self.end_seconds = 0.0
         self.written_bytes = 0
         self.events = 0
+        self.left_out_events = 0
+        self.left_out_tasks = 0
         self.next_number = 0
         self.period = 1
         self.counters = {}
@@ -112,25 +139,27 @@ class Recorder:
         self.process = f"{os.uname().nodename}-{os.getpid()}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         self.file = os.open(os.path.join(folder, f"{self.process}.jsonl"), flags, 0o600)
-        self.write(
-            {
-                "event": "process",
-                "process": self.process,
-                "pid": os.getpid(),
-                "host": os.uname().nodename,
-                "role": "worker" if ray_internals.is_worker() else "driver",
-                "ray": ray_internals.ray.__version__,
-                "python": sys.version.split()[0],
-                "start": self.started_at,
-                "cores": len(os.sched_getaffinity(0)),
-                "folder": os.getcwd(),
-                "settings": {name: os.environ[name] for name in SETTINGS if name in os.environ},
-                "min_bytes": self.min_bytes,
-                "missing": missing,
-            }
-        )
+        self.write(self.describe_process(missing))
         self.flush()
         atexit.register(self.end)
+
+    def describe_process(self, missing):
+        """Return the first event of the file; `missing` are functions that this version of Ray does not have."""
+        return {
+            "event": "process",
+            "process": self.process,
+            "pid": os.getpid(),
+            "host": os.uname().nodename,
+            "role": "worker" if ray_internals.is_worker() else "driver",
+            "ray": ray_internals.ray.__version__,
+            "python": sys.version.split()[0],
+            "start": self.started_at,
+            "cores": len(os.sched_getaffinity(0)),
+            "folder": os.getcwd(),
+            "settings": {name: os.environ[name] for name in SETTINGS if name in os.environ},
+            "min_bytes": self.min_bytes,
+            "missing": missing,
+        }
 
     def start_flushing(self):
         """Write the lines that wait again and again, in a thread."""
@@ -157,10 +186,18 @@ class Recorder:
         """Add an event, which is written within FLUSH_SECONDS if another one follows, or at the end."""
         self.events += 1
         if self.events > MAX_EVENTS:
+            self.left_out_events += 1
             return
         self.lines.append(event)
         if len(self.lines) >= MAX_WAITING_LINES or now() - self.last_flush > FLUSH_SECONDS:
             self.flush()
+
+    def write_tasks(self, tasks):
+        """Add what Ray has recorded, however much was written before. It is no part of the program's time."""
+        own_seconds = self.own_seconds
+        self.lines += tasks
+        self.flush()
+        self.own_seconds = own_seconds
 
     def flush(self):
         """Write the events that wait, and what the recorder has cost so far."""
@@ -172,7 +209,7 @@ class Recorder:
         self.last_flush = now()
         if waiting:
             waiting.append(self.describe_itself())
-        begin = time.perf_counter()
+        begin = time.thread_time()  # without waiting for a thread of the program
         encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
         text = "".join(encode(event) + "\n" for event in waiting).encode()
         self.written_bytes += len(text)
@@ -182,7 +219,7 @@ class Recorder:
         except OSError:  # a full disk: recording ends
             self.has_failed = True
             raise
-        self.spend(time.perf_counter() - begin)
+        self.spend(time.thread_time() - begin)
 
     def describe_itself(self):
         """Return what the recorder has cost, and the calls that it has only counted."""
@@ -198,6 +235,9 @@ class Recorder:
             "end_seconds": self.end_seconds,
             "written_bytes": self.written_bytes,
             "events": self.events,
+            "left_out_events": self.left_out_events,
+            "left_out_messages": self.left_out_messages,
+            "left_out_tasks": self.left_out_tasks,
             "period": self.period,
             "has_ended": self.has_ended,
             "counted": counted,
@@ -253,10 +293,7 @@ class Recorder:
         end = now()
         if seconds < ALWAYS_SECONDS and self.only_counts(counter, seconds, end):
             return False
-        counter.count += 1
-        counter.seconds += seconds
-        counter.written += 1
-        counter.last = end
+        counter.write(seconds, end)
         return True
 
     def only_counts(self, counter, seconds, end):
@@ -264,9 +301,45 @@ class Recorder:
         is_rare = end - counter.last >= RARE_SECONDS
         if is_rare or (counter.count + 1) % self.period == 0:
             return False
-        counter.count += 1
-        counter.seconds += seconds
+        counter.leave_out(seconds)
         return True
+
+    def leaves_out_message(self, key, seconds, end):
+        """Count a message that is left out; return False if it is to be written.
+
+        Slow ones are always written, and the first one of its kind after a whole window.
+        """
+        counter = self.message_counters.get(key)
+        if counter is None:
+            counter = self.message_counters[key] = LineCounter()
+        is_rare = end - counter.last >= WINDOW_SECONDS
+        if is_rare or seconds >= ALWAYS_SECONDS or self.has_message_time(end):
+            return False
+        counter.leave_out(seconds)
+        self.left_out_messages += 1
+        return True
+
+    def write_message(self, key, event):
+        """Write a message with the number of those like it that were left out before it."""
+        counter = self.message_counters[key]
+        if counter.left_out:
+            event["left_out"] = counter.left_out
+        counter.write(event["seconds"], event["start"] + event["seconds"])
+        counter.left_out = 0
+        self.write(event)
+
+    def has_message_time(self, time):
+        """Return whether large messages are within their budget, which grows once per window."""
+        window = int(time / WINDOW_SECONDS)
+        passed = window - self.message_window
+        if passed > 0:
+            self.message_window = window
+            earned = passed * MESSAGE_SHARE * WINDOW_SECONDS
+            self.message_seconds = min(MAX_MESSAGE_SECONDS, self.message_seconds + earned)
+        return self.message_seconds > 0
+
+    def spend_on_message(self, seconds):
+        self.message_seconds -= seconds + WRITING_SECONDS
 
     def spend(self, seconds):
         """Add time that the recorder took, which is no part of the call that runs."""

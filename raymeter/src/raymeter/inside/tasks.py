@@ -36,12 +36,23 @@ def wait_for_reports(is_own_cluster):
 
 
 def read_tasks():
-    """Return a dict per task of this job: ids, name, process, times of its states and of its phases in seconds."""
-    tasks = []
-    for event in ray_internals.task_events()[:MAX_TASKS]:
-        if event.job_id == ray_internals.worker.current_job_id.binary():
-            tasks.append(describe_task(event))
-    return tasks
+    """Return a dict per task of this job, and how many tasks are left out: of many, those in the middle are kept.
+
+    A dict has ids, name, process, and the times of its states and of its phases in seconds.
+    """
+    job = ray_internals.worker.current_job_id.binary()
+    events = [event for event in ray_internals.task_events() if event.job_id == job]
+    left_out = max(0, len(events) - MAX_TASKS)
+    if left_out:
+        events.sort(key=first_time)
+    first = left_out // 2
+    kept = events[first : first + MAX_TASKS]
+    return [describe_task(event) for event in kept], left_out
+
+
+def first_time(event):
+    """Return the time of the first state of a task; tasks without one are the first."""
+    return min(event.state_updates.state_ts_ns.values(), default=0)
 
 
 def describe_cluster():

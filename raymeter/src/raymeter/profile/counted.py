@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from raymeter.profile.events import Call, CountedLine, Task
+from raymeter.profile.events import Call, CountedLine, Process, Task
 from raymeter.profile.reader import Recording
 
 Caller = tuple[str, str]  # name of a task, and its parent
@@ -58,12 +58,8 @@ def unwritten_seconds(recording: Recording) -> dict[Key, float]:
             written[key] += call.seconds
     seconds = {}
     for process in recording.processes:
-        if process.recorder is None:
-            continue
-        for item in process.recorder.counted:
-            is_call = item.kind == "call"
-            left_out = item.count - item.written
-            if is_call and left_out > 0:
+        for item in sampled_lines(process):
+            if item.kind == "call":
                 key = process.process, item.line, item.name
                 seconds[key] = mean_left_out(item, written[key])
     return seconds
@@ -178,6 +174,14 @@ def end_before_next(calls: list[Call]) -> None:
         gap = following.start - call.start
         room = max(0.0, gap)
         call.seconds = min(call.seconds, room)
+
+
+def sampled_lines(process: Process) -> list[CountedLine]:
+    """Return the lines of a process of which some calls were not written."""
+    cost = process.recorder
+    if cost is None:
+        return []
+    return [item for item in cost.counted if item.count > item.written]
 
 
 def complete_objects(recording: Recording) -> None:

@@ -5,6 +5,7 @@ that made it. `by` is the task that did it; the driver has a task, too. A `line`
 """
 
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 
@@ -38,6 +39,9 @@ class RecorderCost:
     end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
     events: int = 0
+    left_out_messages: int = 0  # large ones, sent and received
+    left_out_events: int = 0  # after the first 200,000 of a process
+    left_out_tasks: int = 0  # of which Ray has recorded the times
     has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
     period: int = 1  # of short calls with small messages, one of so many is written
     counted: list["CountedLine"] = field(default_factory=list)
@@ -102,6 +106,9 @@ class Call:
     is_restored: bool = (
         False  # it was only counted, and is made again from what Ray knows of its task
     )
+    # Of calls with small messages, not all of which are written
+    left_out: int = 0  # calls of this line since the last one that was written
+    weight: float = 1.0  # calls for which this one stands; it is computed, and not in the file
 
     @property
     def end(self) -> float:
@@ -190,6 +197,8 @@ class Sent:
     is_torch_pickle: bool = False  # a tensor in it was pickled by torch itself
     alternatives: dict[str, Alternative] = field(default_factory=dict)
     unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it
+    left_out: int = 0  # messages like it since the last one that was written
+    weight: float = 1.0  # messages for which this one stands; it is computed, and not in the file
 
     @property
     def end(self) -> float:
@@ -217,6 +226,8 @@ class Received:
     type: str = ""
     leaves: list[list[int]] = field(default_factory=list)
     line: str = ""  # of ray.get, or where the method is defined that has it as an argument
+    left_out: int = 0
+    weight: float = 1.0
 
     @property
     def end(self) -> float:
@@ -357,5 +368,13 @@ class Reference:
 
 def make(kind: type, line: dict[str, Any]) -> Any:
     """Return the event of a line. Names that this version does not know are left out."""
-    known = {item.name for item in fields(kind)}
+    known = names_of(kind)
+    if known.issuperset(line):  # most often
+        return kind(**line)
     return kind(**{name: value for name, value in line.items() if name in known})
+
+
+@cache
+def names_of(kind: type) -> frozenset[str]:
+    """Return the names of the fields of a kind of events."""
+    return frozenset(item.name for item in fields(kind))

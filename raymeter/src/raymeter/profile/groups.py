@@ -71,7 +71,14 @@ class Group:
 
     def seconds(self) -> float:
         """Return what sending and reading all of these messages took, in all processes together."""
-        return sum(send_seconds(message) + read_seconds(message) for message in self.messages)
+        sending = sum(message.sent.weight * send_seconds(message) for message in self.messages)
+        reading = sum(read_seconds(message) for message in self.messages)
+        return sending + reading
+
+    @property
+    def count(self) -> float:
+        """Return how many messages there were, with those that were left out."""
+        return sum(message.sent.weight for message in self.messages)
 
 
 def send_seconds(message: Message) -> float:
@@ -90,7 +97,7 @@ def own_call_seconds(message: Message) -> float:
 
 def read_seconds(message: Message) -> float:
     """Return what reading one message took all of its readers, without the wait for it."""
-    return sum(received.seconds for received in message.received)
+    return sum(received.weight * received.seconds for received in message.received)
 
 
 def store_seconds(message: Message) -> float:

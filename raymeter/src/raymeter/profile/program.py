@@ -3,12 +3,18 @@
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from raymeter.profile.channels import join_polls
-from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
+from raymeter.profile.counted import (
+    TASK_DIGITS,
+    complete_objects,
+    restore_calls,
+)
 from raymeter.profile.events import Call, Received, Run, Sent, Task
 from raymeter.profile.library_threads import join_helpers
 from raymeter.profile.reader import Recording
+from raymeter.profile.weights import weigh_calls, weigh_messages
 from raymeter.profile.workers import Workers
 
 Phase = tuple[float, float]  # start and end
@@ -51,6 +57,7 @@ class Program:
     calls: dict[tuple[str, int], Call]  # by process and number
     by_thread: dict[tuple[str, int], list[Call]] = field(default_factory=lambda: defaultdict(list))
     workers: Workers = field(init=False)
+    graph: Any = None  # of simulate.graph, once it was built
 
     def __post_init__(self) -> None:
         self.workers = Workers(self.recording)
@@ -81,8 +88,10 @@ def join(recording: Recording) -> Program:
     restored = restore_calls(recording)
     if restored:
         recording.calls = sorted([*recording.calls, *restored], key=lambda call: call.start)
+    weigh_calls(recording)
+    weigh_messages(recording)
     join_helpers(recording)
-    calls = {(call.process, call.number): call for call in recording.calls}
+    calls = number_calls(recording.calls)
     messages = []
     for sent in recording.sent:
         call = calls.get((sent.process, sent.scope))
@@ -91,12 +100,22 @@ def join(recording: Recording) -> Program:
         recording=recording,
         messages=messages,
         tasks=join_tasks(recording),
-        submissions={call.task: call for call in recording.calls if call.event == "call"},
+        submissions=find_submissions(recording.calls),
         calls=calls,
     )
     join_stores(program)
     join_readers(program)
     return program
+
+
+def find_submissions(calls: list[Call]) -> dict[str, Call]:
+    """Return the calls that submit tasks, by the task."""
+    return {call.task: call for call in calls if call.event == "call"}
+
+
+def number_calls(calls: list[Call]) -> dict[tuple[str, int], Call]:
+    """Return calls by their process and number."""
+    return {(call.process, call.number): call for call in calls}
 
 
 def join_stores(program: Program) -> None:

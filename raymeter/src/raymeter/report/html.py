@@ -116,7 +116,7 @@ def draw_messages(profile: Profile) -> str:
 
 def draw_row(group: Group, steps: int) -> str:
     milliseconds = 1e3 * group.seconds() / steps
-    count = significant(len(group.messages) / steps, 2)
+    count = significant(group.count / steps, 2)
     numbers = [f"{milliseconds:,.1f}", count, format_bytes(group.bytes)]
     texts = [name_way(group), group.type, name_route(group), relative(group.line)]
     return f"<tr>{cells(numbers, 'number')}{cells(texts, 'text')}</tr>"

@@ -62,7 +62,7 @@ def list_messages(profile: Profile, count: int, width: int) -> list[str]:
 def make_row(group: Group, steps: int) -> Row:
     """Return the row of messages of one kind."""
     milliseconds = 1e3 * group.seconds() / steps
-    count = len(group.messages) / steps
+    count = group.count / steps
     return Row(
         milliseconds=f"{milliseconds:,.1f}",
         count=significant(count, 2),

@@ -82,7 +82,7 @@ def describe_group(group: Group, steps: int) -> dict[str, Any]:
         "type": group.type,
         "bytes": group.bytes,
         "inband_share": group.inband_share,
-        "count": len(group.messages),
-        "per_step": len(group.messages) / steps,
+        "count": round(group.count),
+        "per_step": group.count / steps,
         "seconds": group.seconds() / steps,
     }

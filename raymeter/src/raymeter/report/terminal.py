@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Prediction
+from raymeter.profile.events import RecorderCost
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
 from raymeter.report.waiting import say_alone, say_waiting
@@ -213,7 +214,26 @@ def describe_recording(profile: Profile) -> list[str]:
         text += " The program was killed: its last calls and the times of tasks are missing."
     elif not profile.program.tasks:
         text += " It has no times of tasks (was the driver killed?), so waiting is not explained."
+    text += say_left_out(profile, costs)
     return [f"{text} Profile: {recording.folder}"]
+
+
+def say_left_out(profile: Profile, costs: list[RecorderCost]) -> str:
+    """Return which part of a long program this is about; "" if it is about all of it."""
+    text = ""
+    if any(cost.left_out_messages for cost in costs):
+        text += (
+            " There were so many large messages that it recorded some, which stand for the others."
+        )
+    if profile.steps.count < profile.all_steps:
+        text += f" This is about {profile.steps.count:,} of {profile.all_steps:,} steps."
+    events = sum(cost.left_out_events for cost in costs)
+    if events:
+        text += f" {events:,} later events are left out."
+    tasks = sum(cost.left_out_tasks for cost in costs)
+    if tasks:
+        text += f" The times of {tasks:,} tasks are left out."
+    return text
 
 
 def wrap_all(lines: list[str], width: int) -> list[str]:

@@ -38,7 +38,7 @@ MIN_STORE_SECONDS = 0.001  # of a result, which keeps an event loop from other t
 CLOCK_SECONDS = 0.0005  # by which the clocks of two events may differ
 
 
-@dataclass
+@dataclass(slots=True)
 class Edge:
     """A point comes at least `seconds` after `source`. Work can be shortened, and belongs to a process and thread."""
 
@@ -51,7 +51,7 @@ class Edge:
     part: str = ""  # "call", "execute", "deserialise", "store", "fetch", "dispatch"; "" for a dependency without work
 
 
-@dataclass
+@dataclass(slots=True)
 class Point:
     """A point in time of the recording, and what comes before it."""
 
@@ -73,6 +73,7 @@ class Graph:
     is_complete: bool = True  # Ray's own events of the tasks are there
     hosts: dict[str, str] = field(default_factory=dict)  # by process
     cores: dict[str, int] = field(default_factory=dict)  # by host
+    sorted_points: list[int] = field(default_factory=list)
 
     def add(self, time: float) -> int:
         self.points.append(Point(time))
@@ -93,6 +94,13 @@ class Graph:
         """Return the recorded time of a point."""
         return self.points[point].time
 
+    def order(self) -> list[int]:
+        """Return the points in the order of their recorded times."""
+        if len(self.sorted_points) != len(self.points):
+            numbers = range(len(self.points))
+            self.sorted_points = sorted(numbers, key=self.time_of)
+        return self.sorted_points
+
     def start_of(self, call: Call) -> int:
         return self.call_starts[call.process, call.number]
 
@@ -108,7 +116,9 @@ class Graph:
 
 
 def build(program: Program) -> Graph:
-    """Return the graph of a program."""
+    """Return the graph of a program. It is built once, so who changes it undoes that."""
+    if program.graph is not None:
+        return program.graph
     builder = Builder(program)
     builder.add_machines()
     builder.add_points()
@@ -119,6 +129,7 @@ def build(program: Program) -> Graph:
     spilling = find_spilling(program.recording.stores)
     if spilling.restored:
         builder.name_argument_waits()
+    program.graph = builder.graph
     return builder.graph
 
 
@@ -484,9 +495,29 @@ def merge(calls: list[Call], items: list[Item]) -> list[Call | Item]:
     return sorted([*calls, *items], key=lambda step: step.start)
 
 
-def find_work(edges: list[Edge], starts: list[float], time: float) -> list[Edge]:
-    """Return the edges, sorted by their starts, that contain a time."""
-    position = bisect_left(starts, time)
-    first = max(0, position - MAX_OVERLAPS)
-    begun = edges[first:position]
-    return [edge for edge in begun if edge.end >= time]
+class Work:
+    """The edges with work of one process, in the order of their starts."""
+
+    def __init__(self, edges: list[Edge]) -> None:
+        self.edges = sorted(edges, key=lambda edge: edge.start)
+        self.starts = [edge.start for edge in self.edges]
+        self.last_ends = list(accumulate((edge.end for edge in self.edges), max))
+
+    def at(self, time: float) -> list[Edge]:
+        """Return the edges that contain a time, those that began first, first."""
+        position = bisect_left(self.starts, time)
+        first = max(0, position - MAX_OVERLAPS)
+        found = []
+        for number in range(position - 1, first - 1, -1):
+            if self.last_ends[number] < time:
+                break  # all earlier ones have ended
+            edge = self.edges[number]
+            if edge.end >= time:
+                found.append(edge)
+        found.reverse()
+        return found
+
+    def after(self, time: float, count: int) -> list[Edge]:
+        """Return so many edges that begin at a time or later."""
+        position = bisect_left(self.starts, time)
+        return self.edges[position : position + count]

@@ -1,24 +1,15 @@
 """Predict what each change does to the median step, one after the other."""
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 from raymeter.findings import Advice, Finding, Prediction, Reorder, Saving
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.contention import find_relief
-from raymeter.simulate.graph import (
-    CLOCK_SECONDS,
-    MAX_OVERLAPS,
-    Edge,
-    Graph,
-    Point,
-    build,
-    find_work,
-)
+from raymeter.simulate.graph import CLOCK_SECONDS, Edge, Graph, Point, Work, build
 from raymeter.simulate.replay import replay, step_seconds
 
 MAX_ERROR = 0.10  # of the replayed step without changes
@@ -38,6 +29,7 @@ PARTS = {  # of savings -> of edges of the graph
     "work": ("call", "deserialise", "execute"),
 }
 MAX_SPREAD = 64  # edges over which "work" is spread
+MAX_LEFT_OUT = 2_048  # edges over which the saving of messages is spread that were not written
 
 
 @dataclass(frozen=True)
@@ -57,6 +49,22 @@ class ChangedDelay:
     delay: float
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What was changed in a graph, in this order."""
+
+    delays: list[ChangedDelay]
+    edges: list[Change]
+
+    def undo(self) -> None:
+        """Let the graph be as it was before."""
+        for changed in self.delays:
+            changed.point.delay = changed.delay
+        for change in reversed(self.edges):
+            change.edge.seconds = change.seconds
+            change.edge.source = change.source
+
+
 def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list[Advice]:
     """Return the findings that gain most, each with its prediction on top of those before it."""
     graph = build(program)
@@ -64,6 +72,7 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
     before = step_seconds(graph, replay(graph), steps)
     remaining = list(findings)
     advice: list[Advice] = []
+    kept: list[Changes] = []
     while remaining and len(advice) < MAX_ADVICE:
         after = before
         best = remaining[0]
@@ -78,8 +87,10 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
         prediction = Prediction(before, after, is_upper_limit=is_limit)
         advice.append(Advice(best, prediction))
         remaining.remove(best)
-        apply(graph, best)  # and it stays so for the next ones
+        kept.append(apply(graph, best))  # and it stays so for the next ones
         before = after
+    for changes in reversed(kept):
+        changes.undo()
     return advice
 
 
@@ -93,21 +104,16 @@ def explains(graph: Graph, steps: Steps) -> bool:
 
 def simulate(graph: Graph, steps: Steps, finding: Finding) -> float:
     """Return the median step with the change of a finding. The graph is as before afterwards."""
-    delays = shorten_starts(graph, finding)
-    changes = shorten_and_reorder(graph, finding)
+    changes = apply(graph, finding)
     seconds = step_seconds(graph, replay(graph), steps)
-    for changed in delays:
-        changed.point.delay = changed.delay
-    for change in reversed(changes):
-        change.edge.seconds = change.seconds
-        change.edge.source = change.source
+    changes.undo()
     return seconds
 
 
-def apply(graph: Graph, finding: Finding) -> None:
+def apply(graph: Graph, finding: Finding) -> Changes:
     """Change the graph as a finding says."""
-    shorten_starts(graph, finding)
-    shorten_and_reorder(graph, finding)
+    delays = shorten_starts(graph, finding)
+    return Changes(delays, shorten_and_reorder(graph, finding))
 
 
 def shorten_starts(graph: Graph, finding: Finding) -> list[ChangedDelay]:
@@ -161,15 +167,15 @@ def reorder(graph: Graph, reorders: Sequence[Reorder]) -> list[Change]:
 
 def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
     """Shorten the work of the graph; return what was changed, in this order."""
-    work = work_by_process(graph)
+    work_of = work_by_process(graph)
+    nothing = Work([])
     changes: list[Change] = []
     for saving in savings:
-        edges, starts = work.get(saving.process, ([], []))
-        if saving.part == "work":
-            changes += spread(edges, starts, saving)
+        work = work_of.get(saving.process, nothing)
+        if saving.part == "work" or saving.is_spread:
+            changes += spread(work, saving)
             continue
-        found = find_work(edges, starts, saving.start)
-        matching = [edge for edge in found if matches(edge, saving)]
+        matching = [edge for edge in work.at(saving.start) if matches(edge, saving)]
         whole = centred(matching, saving.start) if saving.part == "store" else []
         for edge in whole or narrowest(matching):
             changes.append(Change(edge, edge.seconds, edge.source))
@@ -177,13 +183,11 @@ def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
     return changes
 
 
-def spread(edges: list[Edge], starts: list[float], saving: Saving) -> list[Change]:
+def spread(work: Work, saving: Saving) -> list[Change]:
     """Shorten the work of a thread from a time on, one event after the other, until all is saved."""
-    position = bisect_left(starts, saving.start)
-    first = max(0, position - MAX_OVERLAPS)
-    last = position + MAX_SPREAD
-    nearby = [edge for edge in edges[first:last] if edge.end >= saving.start]
-    later = [edge for edge in nearby if matches(edge, saving)]
+    running = work.at(saving.start)
+    following = work.after(saving.start, MAX_LEFT_OUT if saving.is_spread else MAX_SPREAD)
+    later = (edge for edge in chain(running, following) if matches(edge, saving))
     changes: list[Change] = []
     left = saving.seconds
     for _, event in groupby(later, key=lambda edge: (edge.start, edge.end)):
@@ -198,19 +202,14 @@ def spread(edges: list[Edge], starts: list[float], saving: Saving) -> list[Chang
     return changes
 
 
-def work_by_process(graph: Graph) -> dict[str, tuple[list[Edge], list[float]]]:
-    """Return the edges with work of each process, sorted by their starts, and the starts."""
+def work_by_process(graph: Graph) -> dict[str, Work]:
+    """Return the edges with work of each process."""
     by_process: dict[str, list[Edge]] = defaultdict(list)
     for point in graph.points:
         for edge in point.edges:
             if edge.part:
                 by_process[edge.process].append(edge)
-    result = {}
-    for process, edges in by_process.items():
-        edges.sort(key=lambda edge: edge.start)
-        starts = [edge.start for edge in edges]
-        result[process] = edges, starts
-    return result
+    return {process: Work(edges) for process, edges in by_process.items()}
 
 
 def matches(edge: Edge, saving: Saving) -> bool:

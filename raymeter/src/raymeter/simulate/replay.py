@@ -1,5 +1,6 @@
 """Replay the graph of a program with changed times."""
 
+import math
 from bisect import bisect_left
 from statistics import median
 
@@ -12,17 +13,20 @@ def replay(graph: Graph, keeps_delays: bool = True) -> list[float]:
 
     A point without edges keeps its recorded time.
     """
-    numbers = range(len(graph.points))
-    order = sorted(numbers, key=graph.time_of)
-    times = [point.time for point in graph.points]
-    for number in order:
-        point = graph.points[number]
+    points = graph.points
+    times = [point.time for point in points]
+    for number in graph.order():
+        point = points[number]
         if not point.edges:
             continue
-        bounds = [times[edge.source] + edge.seconds for edge in point.edges]
-        times[number] = max(bounds)
+        earliest = -math.inf
+        for edge in point.edges:
+            bound = times[edge.source] + edge.seconds
+            if bound > earliest:
+                earliest = bound
         if keeps_delays:
-            times[number] += point.delay
+            earliest += point.delay
+        times[number] = earliest
     return times
 
 

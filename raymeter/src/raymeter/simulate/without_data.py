@@ -8,7 +8,7 @@ from raymeter.profile.groups import in_steps
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.graph import build
-from raymeter.simulate.predict import explains, shorten
+from raymeter.simulate.predict import Changes, explains, shorten
 from raymeter.simulate.replay import replay, step_seconds
 
 
@@ -27,8 +27,9 @@ def without_data(program: Program, steps: Steps) -> Prediction:
     graph = build(program)
     before = step_seconds(graph, replay(graph), steps)
     fits = explains(graph, steps)
-    shorten(graph, savings)
+    changes = Changes([], shorten(graph, savings))
     after = step_seconds(graph, replay(graph), steps)
+    changes.undo()
     is_limit = not fits
     if steps.is_whole_program:
         least = before - busiest_thread_seconds(savings)

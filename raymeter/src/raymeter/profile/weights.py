@@ -1,0 +1,73 @@
+"""Let the calls and messages that were written stand for those of their line that were left out next to them."""
+
+from collections import defaultdict
+
+from raymeter.profile.counted import sampled_lines
+from raymeter.profile.events import Call, CountedLine, Received, Sent
+from raymeter.profile.reader import Recording
+
+Line = tuple[str, str]  # with its function
+LineKey = tuple[str, Line, str, str]  # process, line, what is called, and how
+MessageKey = tuple[str, str, str, str]  # process, line, name of the task, and type of what is sent
+
+
+def weigh_calls(recording: Recording) -> None:
+    """Let each call stand for those that its line has made until the next one that was written.
+
+    So a phase with many calls and one with few are not mixed up. Calls that were made again share what is left.
+    """
+    groups: dict[LineKey, list[Call]] = defaultdict(list)
+    for call in recording.calls:
+        line = call.line, call.function
+        key = call.process, line, call.name, call.event
+        same_line = groups[key]
+        same_line.append(call)
+    for process in recording.processes:
+        name = process.process
+        for item in sampled_lines(process):
+            line = item.line, item.function
+            key = name, line, item.name, item.kind
+            calls = groups.get(key, [])
+            if calls:
+                weigh_line(calls, item)
+
+
+def weigh_messages(recording: Recording) -> None:
+    """Let each message stand for those like it that were left out until the next one that was written."""
+    last: dict[MessageKey, Sent | Received] = {}  # of each kind
+    events: list[Sent | Received] = [*recording.sent, *recording.received]
+    for event in events:
+        kind = ""
+        if isinstance(event, Sent):
+            kind = event.type
+        key = event.process, event.line, event.by_name, kind
+        if key in last:
+            before = last[key]
+            before.weight = 1.0 + event.left_out
+        last[key] = event
+
+
+def weigh_line(calls: list[Call], item: CountedLine) -> None:
+    """Set the weights of the calls of one line."""
+    left_out = [call.left_out for call in calls]
+    if not any(left_out):  # it is not known when they were made
+        set_weights(calls, item.count)
+        return
+    first, *others = calls
+    part = [first]
+    for call in others:
+        if not call.is_restored:
+            set_weights(part, 1 + call.left_out)
+            part = []
+        part.append(call)
+    known = item.written
+    known += sum(left_out)
+    at_end = item.count - known
+    set_weights(part, 1 + at_end)
+
+
+def set_weights(calls: list[Call], count: int) -> None:
+    """Let these calls stand for so many, and each at least for itself."""
+    weight = max(1.0, count / len(calls))
+    for call in calls:
+        call.weight = weight
