@@ -476,7 +476,7 @@ class Builder:
         """Make work of the delay before a task with large arguments: it may wait until they are read from disk."""
         for name, points in self.task_points.items():
             call = self.program.submissions.get(name)
-            if call is None or not call.references:
+            if call is None or not (call.references or call.messages):
                 continue
             point = self.graph.points[points.start]
             is_explained = any(edge.part for edge in point.edges)
