@@ -9,7 +9,7 @@ import ray
 from measured import FIXED, measured_steps, number_of_steps
 from ray.util.queue import Queue
 
-STEPS = 30
+STEPS = 60
 
 
 def send(queue, batch):
