@@ -21,9 +21,9 @@ class Reader:
 
 
 def main():
-    ray.init(num_cpus=4, object_store_memory=2 * 10**9)
+    ray.init(num_cpus=4, object_store_memory=10**9)
     readers = [Reader.remote() for _ in range(2)]
-    for step in measured_steps(15):
+    for step in measured_steps(100):
         values = np.arange(step, step + ROWS, dtype=np.float64)  # 31 MiB
         batch = pa.RecordBatch.from_arrays([values], names=["value"])
         rows = []

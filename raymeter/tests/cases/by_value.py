@@ -16,10 +16,10 @@ class Rollout:
 
 
 def main():
-    ray.init(num_cpus=4, object_store_memory=2 * 10**9)
+    ray.init(num_cpus=4, object_store_memory=10**9)
     rollouts = [Rollout.remote() for _ in range(4)]
     weights = {f"layer{i}": np.ones((1024, 2048), np.float32) for i in range(12)}  # 96 MiB
-    for _ in measured_steps(15):
+    for _ in measured_steps(60):
         for layer in weights.values():
             layer *= 0.999
         argument = ray.put(weights) if FIXED else weights

@@ -32,7 +32,7 @@ def main():
     ray.init(num_cpus=4, object_store_memory=2 * 10**9)
     camera = Camera.remote()
     readers = [Reader.remote() for _ in range(2)]
-    for step in measured_steps(20):
+    for step in measured_steps(60):
         image = camera.take.remote(step)  # CAUSE
         ray.get([reader.read.remote(image) for reader in readers])
 

@@ -29,7 +29,7 @@ def main():
     rollout = Rollout.remote()
     trainer = Trainer.remote()
     buffer = [rollout.generate.remote(number) for number in range(8)]
-    for step in measured_steps(25):
+    for step in measured_steps(80):
         buffer = [*buffer[-11:], rollout.generate.remote(step)]  # CAUSE
         chosen = random.choice(len(buffer), size=3, replace=False)
         ray.get(trainer.train.remote(*[buffer[number] for number in chosen]))

@@ -83,7 +83,7 @@ def test_only_many_calls_are_sampled(made_recorder, count, is_sampled):
 def add_content(monkeypatch, buffer: bytes) -> dict:
     monkeypatch.setattr(calls.parts, "buffers", [buffer])
     event = {}
-    calls.add_content(event)
+    calls.add_content(event, {"data": None})
     return event
 
 

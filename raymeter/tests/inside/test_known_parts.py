@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from raymeter.inside import identity
+from raymeter.inside import calls, identity
 
 SIZE = 100_000
 
@@ -82,3 +82,33 @@ def test_a_message_of_many_arrays_is_sampled():
     assert identity.sample_sum(buffers) != identity.sample_sum(buffers[:-1])
     changed = [array + 1 for array in buffers]
     assert identity.sample_sum(buffers) != identity.sample_sum(changed)
+
+
+@pytest.fixture
+def content_of(monkeypatch):
+    """Return a function that returns what is recorded of the content of a message without a pickle."""
+    monkeypatch.setattr(calls, "contents", {})
+    monkeypatch.setattr(calls, "has_time_for_repeats", lambda: True)
+    monkeypatch.setattr(calls, "full_sum", identity.full_sum)
+    calls.parts.clear()
+
+    def describe_content(value) -> dict:
+        event: dict = {}
+        calls.add_content(event, value)
+        return event
+
+    return describe_content
+
+
+def test_bytes_that_ray_stores_as_they_are_have_a_content(content_of):
+    first = content_of(b"a" * SIZE)
+    again = content_of(b"a" * SIZE)
+    other = content_of(b"b" * SIZE)
+    assert again["content"] == first["content"] != other["content"]
+    assert again["is_same"]
+    assert "is_same" not in other
+
+
+def test_what_is_not_known_is_never_the_same(content_of):
+    for _ in range(2):
+        assert content_of(object()) == {"content": 0}

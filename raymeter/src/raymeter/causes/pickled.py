@@ -8,6 +8,7 @@ What a change saves is measured: the sender has serialised one message of each k
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
 
 from raymeter.causes.savings import save_reading, save_sending, total
 from raymeter.findings import Finding, Saving
@@ -99,14 +100,16 @@ def make_finding(
     other = measured.get(kind.alternative)
     if now is None or other is None:
         return None
-    before = now.serialise + copy_of(now)
-    after = other.serialise + copy_of(other)
-    saved = max(0.0, before - after) + max(0.0, now.deserialise - other.deserialise)
-    if saved < MIN_SAVED_SHARE * (before + now.deserialise):
+    before = typical_sending(program, group)
+    after = before.with_alternative(now, other)
+    saved_sending = max(0.0, before.seconds - after.seconds)
+    saved = saved_sending + max(0.0, now.deserialise - other.deserialise)
+    if saved < MIN_SAVED_SHARE * (before.seconds + now.deserialise):
         return None
+    sending_share = saved_share(before.seconds, after.seconds)
     savings = []
     for message in group.messages:
-        savings += save_sending(program, message, saved_share(before, after))
+        savings += save_sending(program, message, sending_share)
         savings += save_reading(message, saved_share(now.deserialise, other.deserialise))
     change = change_of(program, group, kind)
     if other.share < 1:
@@ -127,9 +130,31 @@ def saved_share(now: float, other: float) -> float:
     return max(0.0, 1 - other / now) if now > 0 else 0.0
 
 
-def copy_of(measured: Alternative) -> float:
-    """Return about how long the copy into the store takes: as fast as the fastest pickling that was measured."""
-    return measured.bytes / 4e9
+@dataclass(frozen=True)
+class Sending:
+    """What sending a message takes: serialising it, and then the copy into the store."""
+
+    serialise: float
+    copy: float
+
+    @property
+    def seconds(self) -> float:
+        return self.serialise + self.copy
+
+    def with_alternative(self, now: Alternative, other: Alternative) -> "Sending":
+        """Return what sending the message in another way takes. The copy goes with the bytes."""
+        added = max(0.0, other.serialise - now.serialise)
+        kept_share = 1 - saved_share(now.serialise, other.serialise)
+        serialise = kept_share * self.serialise + added
+        copy = self.copy * other.bytes / max(1, now.bytes)
+        return Sending(serialise, copy)
+
+
+def typical_sending(program: Program, group: Group) -> Sending:
+    """Return what sending a message of a group takes in the median, as it was recorded."""
+    serialise = median(message.sent.seconds for message in group.messages)
+    seconds = median(total(save_sending(program, message)) for message in group.messages)
+    return Sending(serialise, max(0.0, seconds - serialise))
 
 
 def build_finding(

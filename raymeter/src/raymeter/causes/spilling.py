@@ -29,7 +29,7 @@ EXCESS = 1.5  # times the fastest message of its kind: then, storing it has wait
 
 @dataclass(frozen=True)
 class Gap:
-    """The time between two calls of Ray in one thread, in which the user's code runs."""
+    """The time in which the user's code runs: between two calls of Ray in one thread, or in a task."""
 
     start: float
     end: float
@@ -71,12 +71,18 @@ def save_full_store_and_restores(
 def save_backlog(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
     """Return what steps would not take with fewer arguments at the same time.
 
-    Messages are stored at once, and nothing is spilled, so that the cores are left to the program.
+    Messages are stored at once, and nothing is spilled, so that the cores are left to the program. Before an argument
+    can be read from disk, there must be room for it, so that its task may wait for both: spilling and reading.
     """
+    graph = build(program)
+    during = steps_of(steps)
+    stores = save_full_store(program, steps, spilling.copy_rate)
+    waits = [*save_task_waits(graph), *save_gets(program, graph)]
+    if spilling.spilled:
+        waits += save_slow_work(program, steps)
+        waits += save_slow_tasks(program, steps)
     disk_seconds = spilling.spill_seconds + spilling.restore_seconds
-    work = save_slow_work(program, steps) if spilling.spilled else []
-    savings = save_full_store_and_restores(program, steps, spilling)
-    return [*savings, *limit(work, disk_seconds)]
+    return [*filter(during, stores), *limit(filter(during, waits), disk_seconds)]
 
 
 def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
@@ -90,7 +96,24 @@ def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
             gaps[lines].append(Gap(earlier.end, later.start))
     savings = []
     for group in gaps.values():
-        savings += save_gaps(steps, group)
+        savings += save_gaps(steps.process, steps.thread, group)
+    return savings
+
+
+def save_slow_tasks(program: Program, steps: Steps) -> list[Saving]:
+    """Return by how much longer the functions of tasks ran than they usually do, while Ray was busy with the disk."""
+    runs: dict[tuple[str, str], list[Gap]] = defaultdict(list)
+    for task in program.tasks.values():
+        if task.execute is None:
+            continue
+        start, end = task.execute
+        process = program.process_of(task)
+        place = process, task.name
+        if process and steps.of(start) is not None:
+            runs[place].append(Gap(start, end))
+    savings = []
+    for (process, _), group in runs.items():
+        savings += save_gaps(process, 0, group)
     return savings
 
 
@@ -98,8 +121,8 @@ def is_in_thread(call: Call, steps: Steps) -> bool:
     return (call.process, call.thread) == (steps.process, steps.thread)
 
 
-def save_gaps(steps: Steps, gaps: list[Gap]) -> list[Saving]:
-    """Return the time of these gaps above their lower quartile; none if there are few of them."""
+def save_gaps(process: str, thread: int, gaps: list[Gap]) -> list[Saving]:
+    """Return the time of these gaps of a thread above their lower quartile; none if there are few of them."""
     if len(gaps) < MIN_GAPS:
         return []
     usual, _, _ = quantiles([gap.seconds for gap in gaps], n=4)
@@ -108,7 +131,7 @@ def save_gaps(steps: Steps, gaps: list[Gap]) -> list[Saving]:
         if gap.seconds > EXCESS * usual:
             middle_of_gap = (gap.start + gap.end) / 2
             excess = gap.seconds - usual
-            savings.append(Saving(steps.process, steps.thread, middle_of_gap, excess, "execute"))
+            savings.append(Saving(process, thread, middle_of_gap, excess, "execute"))
     return savings
 
 

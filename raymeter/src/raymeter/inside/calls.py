@@ -428,7 +428,7 @@ def add_content_and_fields(event, value):
     large = identity.LargeParts(value)
     event["leaves"] = large.leaves
     event["token"] = live_objects.number_of(large.largest)
-    add_content(event)
+    add_content(event, value)
     add_parts(event, large)
     add_description(event, value)
     parts.clear()
@@ -454,9 +454,24 @@ def describe_process(before, after):
     }
 
 
-def add_content(event):
+def stored_parts(value):
+    """Return the memory that a message consists of, as buffers; [] if it is not known.
+
+    Ray stores bytes as they are, without a pickle.
+    """
+    if type(value) is bytes:
+        return [value]
+    if not parts.inband and not parts.buffers:
+        return []
+    return [parts.inband, *parts.buffers]
+
+
+def add_content(event, value):
     """Add a number that is equal for equal content, and whether all bytes of an earlier message were equal."""
-    buffers = [parts.inband, *parts.buffers]
+    buffers = stored_parts(value)
+    if not buffers:
+        event["content"] = 0
+        return
     content = identity.sample_sum(buffers)
     event["content"] = content
     seen = contents.get(content)

@@ -2,16 +2,13 @@
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from raymeter.profile.channels import join_polls
-from raymeter.profile.counted import (
-    TASK_DIGITS,
-    complete_objects,
-    restore_calls,
-)
-from raymeter.profile.events import Call, Received, Run, Sent, Task
+from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_calls
+from raymeter.profile.event_loops import EventLoops
+from raymeter.profile.events import Call, Received, Sent, Task
 from raymeter.profile.library_threads import join_helpers
 from raymeter.profile.reader import Recording
 from raymeter.profile.weights import weigh_calls, weigh_messages
@@ -99,7 +96,7 @@ def join(recording: Recording) -> Program:
     program = Program(
         recording=recording,
         messages=messages,
-        tasks=join_tasks(recording),
+        tasks=EventLoops(recording).put_right(),
         submissions=find_submissions(recording.calls),
         calls=calls,
     )
@@ -119,10 +116,9 @@ def number_calls(calls: list[Call]) -> dict[tuple[str, int], Call]:
 
 
 def join_stores(program: Program) -> None:
-    """Add to each result when it was stored: the phase of its process that contains its serialisation.
+    """Add to each result when it was stored: the phase of its task that contains its serialisation, or of its process.
 
-    Ray may show a phase of an async actor with another task of the actor, so only the time counts. Items of a
-    generator have no such phase, and results of one task share theirs.
+    Items of a generator have no such phase, and results of one task share theirs.
     """
     by_process = find_stores(program)
     sharing: dict[tuple[str, Phase], list[Message]] = defaultdict(list)
@@ -131,7 +127,7 @@ def join_stores(program: Program) -> None:
             continue
         process = message.sent.process
         phases = by_process.get(process, [])
-        phase = phase_at(phases, message.sent)
+        phase = own_phase(program, message.sent) or phase_at(phases, message.sent)
         if phase is not None:
             message.stored = phase
             sharing[process, phase].append(message)
@@ -139,6 +135,15 @@ def join_stores(program: Program) -> None:
         count = len(messages)
         for message in messages:
             message.in_one_store = count
+
+
+def own_phase(program: Program, sent: Sent) -> Phase | None:
+    """Return the phase in which the task that returned a message stored it; None if it was not serialised in it."""
+    task = program.tasks.get(sent.by)
+    if task is None or task.store is None:
+        return None
+    start, end = task.store
+    return phase_at([(start, end)], sent)
 
 
 def phase_at(phases: list[Phase], sent: Sent) -> Phase | None:
@@ -157,7 +162,7 @@ def phase_at(phases: list[Phase], sent: Sent) -> Phase | None:
 def find_stores(program: Program) -> dict[str, list[Phase]]:
     """Return for each process when it stored results of tasks, in the order of time."""
     phases: dict[str, list[Phase]] = defaultdict(list)
-    for task in program.recording.tasks:
+    for task in program.tasks.values():
         process = program.process_of(task)
         if task.store is not None and process:
             start, end = task.store
@@ -165,33 +170,6 @@ def find_stores(program: Program) -> dict[str, list[Phase]]:
     for of_process in phases.values():
         of_process.sort()
     return dict(phases)
-
-
-def join_tasks(recording: Recording) -> dict[str, Task]:
-    """Return the tasks by id, those in an event loop with the times of the user's function.
-
-    Of tasks that run at the same time in one thread, Ray mixes up the phases.
-    """
-    tasks = {task.task: task for task in recording.tasks}
-    for run in recording.runs:
-        task = tasks.get(run.by)
-        if run.has_event_loop and task is not None:
-            tasks[run.by] = with_times_of_run(task, run)
-    return tasks
-
-
-def with_times_of_run(task: Task, run: Run) -> Task:
-    """Return a task whose phases are those around a run of its function."""
-    running = task.running or run.start
-    begin = min(run.start, running)
-    finished = task.finished or run.end
-    end = max(run.end, finished)
-    return replace(
-        task,
-        deserialise=(begin, run.start),
-        execute=(run.start, run.end),
-        store=(run.end, end),
-    )
 
 
 def join_readers(program: Program) -> None:

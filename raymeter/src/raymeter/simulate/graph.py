@@ -10,6 +10,7 @@ Points are the starts and ends of calls of Ray and of the phases of tasks. An ed
 * what was written last into a channel of a compiled graph, before the end of the call that reads it;
 * the end of a task, before the next task of its actor or of its worker. If that one was waiting already, the time
   between them is what Ray takes to begin a task;
+* the start of a method that wakes a coroutine of its actor, before the end of that coroutine;
 * the end of storing a result in an event loop, before the next task that was waiting: the loop runs nothing else
   meanwhile.
 
@@ -28,6 +29,7 @@ from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.simulate.items import Item, items_of
 from raymeter.simulate.nesting import outermost
+from raymeter.simulate.wakes import find_wakes
 
 Lane = tuple[str, int, str]  # process, thread and task
 
@@ -69,7 +71,7 @@ class Graph:
     call_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     ready: dict[str, int] = field(default_factory=dict)  # object, or task for all of its results
     starts: dict[str, int] = field(default_factory=dict)  # of tasks
-    argument_waits: list[Edge] = field(default_factory=list)  # of tasks with references
+    argument_waits: list[Edge] = field(default_factory=list)  # of tasks with large arguments
     is_complete: bool = True  # Ray's own events of the tasks are there
     hosts: dict[str, str] = field(default_factory=dict)  # by process
     cores: dict[str, int] = field(default_factory=dict)  # by host
@@ -152,6 +154,7 @@ class Builder:
         self.task_points: dict[str, TaskPoints] = {}
         self.fetches = {fetch.by: fetch for fetch in program.recording.fetches}
         self.writes: dict[str, list[int]] = defaultdict(list)  # into each channel, in their order
+        self.wakes: dict[str, str] = {}  # coroutine -> task that woke it
 
     def add_machines(self) -> None:
         for process in self.program.recording.processes:
@@ -262,6 +265,7 @@ class Builder:
     def connect_tasks(self) -> None:
         """Connect each task with the call that submitted it, its arguments, and the task before it in its worker."""
         by_worker: dict[str, list[str]] = defaultdict(list)  # by actor or process
+        self.find_wakes()
         for name, points in self.task_points.items():
             task = self.program.tasks[name]
             process = self.program.process_of(task)
@@ -278,6 +282,16 @@ class Builder:
             self.connect_worker(names)
             if worker in loops:
                 self.connect_event_loop(names)
+
+    def find_wakes(self) -> None:
+        """Find which coroutines went on because another method of their actor had begun."""
+        begins = {name: self.execution_of(name) for name in self.task_points}
+        self.wakes = find_wakes(self.program, begins)
+
+    def execution_of(self, task: str) -> float:
+        """Return the time at which the user's function of a task begins."""
+        points = self.task_points[task]
+        return self.graph.time_of(points.executing)
 
     def find_event_loops(self) -> set[str]:
         """Return the actors that have coroutines among their methods."""
@@ -340,8 +354,24 @@ class Builder:
         self.add_work(points.start, points.executing, "deserialise", process, 0)
         executed = self.graph.points[points.executed]
         if not executed.edges:
-            self.add_work(points.executing, points.executed, "execute", process, 0)
+            self.connect_execution(task, points, process)
         self.add_work(points.executed, points.finished, "store", process, 0)
+
+    def connect_execution(self, task: Task, points: TaskPoints, process: str) -> None:
+        """Connect the start of the user's function with its end."""
+        if task.task in self.wakes:
+            self.connect_wake(task.task, points)
+        else:
+            self.add_work(points.executing, points.executed, "execute", process, 0)
+
+    def connect_wake(self, task: str, points: TaskPoints) -> None:
+        """A coroutine goes on after the method that wakes it has begun, and not before it has begun itself."""
+        waker = self.wakes[task]
+        begun = self.task_points[waker].executing
+        wake = self.graph.time_of(begun)
+        end = self.graph.time_of(points.executed)
+        self.graph.connect(points.executing, points.executed)
+        self.graph.connect(begun, points.executed, end - wake)
 
     def connect_object(self, reference: str, points: TaskPoints) -> None:
         """A task begins after its argument is ready, or waits for it while it reads its arguments."""
@@ -462,10 +492,10 @@ class Builder:
                 point.delay = max(0.0, point.time - earliest)
 
     def name_argument_waits(self) -> None:
-        """Make work of the delay before a task with references: it may wait until its arguments are read from disk."""
+        """Make work of the delay before a task with large arguments: it may wait until they are read from disk."""
         for name, points in self.task_points.items():
             call = self.program.submissions.get(name)
-            if call is None or not call.references:
+            if call is None or not (call.references or call.messages):
                 continue
             point = self.graph.points[points.start]
             is_explained = any(edge.part for edge in point.edges)
