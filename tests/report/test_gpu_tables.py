@@ -28,7 +28,8 @@ def test_the_pages_say_that_nothing_was_measured_only_while_there_is_no_record()
     failed = make_record(
         "refs", make_run([], status="failed", reason="late"), table="gpu", device="cuda"
     )
-    for results in (cpu, group_results([failed])):
+    rehearsed = make_record("refs", [1.0], table="gpu")  # with --device cpu
+    for results in (cpu, group_results([failed]), group_results([rehearsed])):
         assert answer_gpus(results).startswith("**GPUs:** not measured. Nothing has run on a GPU")
         assert [section.name for section in gpu_sections(results)] == ["gpu-cards", "gpu"]
     measured = group_results([on_gpu("refs", 0.5), on_gpu("shm", 0.2, runtime="graph")])
@@ -51,7 +52,7 @@ def test_gpus_have_a_table_of_their_own_with_the_copies_that_their_messages_need
     assert [row["messages between actors"] for row in table] == ["object store", "NCCL"]
     notes = " ".join(built[1].notes)
     assert "1 x NVIDIA H100, driver 580.1, CUDA 13.0, NCCL 2.30.7" in notes
-    assert "No transport here uses pinned memory" in notes
+    assert "paths through the host use pageable memory" in notes
 
 
 def test_the_page_says_what_so_many_cards_measure_as_the_suite_skips_it(monkeypatch):
