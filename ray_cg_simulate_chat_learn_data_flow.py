@@ -6,11 +6,13 @@
         32 MiB     96 MiB                          160 MiB
 
 The messages are those of simulate_chat_learn_data_flow.py, where each iteration makes three calls. Here, the calls are
-bound into a graph once, and Ray keeps a channel open for each message. Three transports move the same messages:
+bound into a graph once, and Ray keeps a channel open for each message. Four transports move the same messages:
 
-    shm      channels in shared memory, into which tensors are written as they are (default without a GPU per model)
-    nccl     NCCL between the GPUs of the models; shared memory for messages to and from the driver (default with them)
-    pickle   channels in shared memory, into which tensors are pickled
+    shm        channels in shared memory, into which tensors are written as they are (default without GPUs)
+    nccl       NCCL between the GPUs of the models; shared memory for messages to and from the driver (default with a
+               GPU for each model)
+    cuda-ipc   as nccl, with all models on one GPU: the reader copies from the sender's memory (default with fewer GPUs)
+    pickle     channels in shared memory, into which tensors are pickled
 
 The clock of an iteration starts when the driver begins to send its query, a tensor that was made before. It stops when
 the driver holds the reward model's tensor. The start of Ray, the compilation, a first iteration, ten more to warm up,
@@ -18,7 +20,7 @@ and the verification of every byte after each iteration are no part of the resul
 as in the demo. To compare, the record also has the time in which one process copies the message of each arrow once
 (memcpy; five copies, because two models read policy's); with GPUs, from GPU to GPU, and also to and from host memory.
 
-    python3 ray_cg_simulate_chat_learn_data_flow.py                             # shm or nccl, 100 iterations
+    python3 ray_cg_simulate_chat_learn_data_flow.py                             # 100 iterations
     python3 ray_cg_simulate_chat_learn_data_flow.py --transport pickle --iterations 20
 """
 
@@ -38,6 +40,7 @@ if __name__ == "__main__":
         "RAY_CGRAPH_read_iteration_timeout_s": "300",
     }
 
+from functools import partial
 from statistics import median
 
 import ray
@@ -45,7 +48,9 @@ from ray.dag import InputNode
 
 from common.cluster import ray_cluster, remove_semaphores, start_models
 from common.copies import measure_host_copies, measure_memcpy
+from common.cuda_ipc import connect_actors
 from common.record import recorded_run
+from common.sizes import EDGES, MODELS
 from common.timing import Endpoint, count_iterations, time_group
 
 
@@ -69,12 +74,12 @@ def bind_shm(query, policy, reference, reward):
     return reward_output.with_tensor_transport("shm")
 
 
-def bind_nccl(query, policy, reference, reward):
+def bind_nccl(query, policy, reference, reward, transport="nccl"):
     # It changes the query itself. The driver is no rank of NCCL. No hint has a device: Ray 2.60 uses only the one that
     # is registered last, and for the messages that its process sends. By default, a message arrives where it was.
     query.with_tensor_transport("shm")
-    policy_output = policy.forward.bind(query).with_tensor_transport("nccl")
-    reference_output = reference.forward.bind(policy_output).with_tensor_transport("nccl")
+    policy_output = policy.forward.bind(query).with_tensor_transport(transport)
+    reference_output = reference.forward.bind(policy_output).with_tensor_transport(transport)
     # Ray 2.60 cannot compile a method with two NCCL inputs. So each of them ends in a method of its own, in the actor.
     inputs = reward.pass_through.bind(policy_output), reward.pass_through.bind(reference_output)
     return reward.forward.bind(*inputs).with_tensor_transport("shm")
@@ -86,8 +91,36 @@ def bind_pickle(query, policy, reference, reward):
     return reward.forward.bind(policy_output, reference_output)
 
 
-CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "pickle": bind_pickle}
-DIRECT = ("nccl",)  # messages between models never leave the GPUs, and each model checks that
+CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "cuda-ipc": bind_nccl, "pickle": bind_pickle}
+DIRECT = (
+    "nccl",
+    "cuda-ipc",
+)  # messages between models never leave the GPUs, and each model checks that
+
+
+def compile_graph(flags, models):
+    """Return the compiled graph of the models, and the communicator of cuda-ipc or None."""
+    chain = CHAINS[flags.transport]
+    communicator = None
+    if flags.transport == "cuda-ipc":
+        communicator = connect_actors(dict(zip(MODELS, models, strict=True)))
+        chain = partial(bind_nccl, transport=communicator)
+    with InputNode() as query:
+        output = chain(query, *models)
+    # Each channel gets so many buffers. Ray's default is ten; here, one iteration is in flight.
+    graph = output.experimental_compile(_max_inflight_executions=2)
+    # A process of the graph, which may still start.
+    ray.get(graph._proxy_actor.__ray_ready__.remote())
+    return graph, communicator
+
+
+def check_copies(communicator, flags, iterations):
+    """Raise SuiteError if a message between two models took another way than CUDA IPC."""
+    expected = {}
+    for sender, reader in EDGES:
+        if "driver" not in (sender, reader):
+            expected[sender, reader] = iterations * flags.sizes[sender]
+    communicator.require_copied(expected)
 
 
 def main(flags):
@@ -97,13 +130,7 @@ def main(flags):
         with remove_semaphores(), ray_cluster(flags):
             driver = Endpoint("driver", flags.sizes, flags.device)
             models = start_models(Model, flags, flags.transport in DIRECT)
-            policy, reference, reward = models
-            with InputNode() as query:
-                output = CHAINS[flags.transport](query, policy, reference, reward)
-            # Each channel gets so many buffers. Ray's default is ten; here, one iteration is in flight.
-            graph = output.experimental_compile(_max_inflight_executions=2)
-            # A process of the graph, which may still start.
-            ray.get(graph._proxy_actor.__ray_ready__.remote())
+            graph, communicator = compile_graph(flags, models)
 
             def send(number):
                 return graph.execute(driver.message(number))
@@ -117,6 +144,8 @@ def main(flags):
                 time_group([number], 1, send, receive, run.save_times)
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
+            if communicator:
+                check_copies(communicator, flags, number)
             owned = [driver.owns_messages()]
             owned += ray.get([model.owns_messages.remote() for model in models])
             run.readers_own_a_copy = all(owned)

@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import os
+import platform
 import secrets
 import socket
 from datetime import UTC, datetime
@@ -18,7 +19,10 @@ SCRIPTS = {
     "graph": "ray_cg_simulate_chat_learn_data_flow.py",
 }
 LOWEST = {"iterations": 1, "warmup": 0, "batch_size": 1, "prompt_seq_len": 1}
-TRANSPORTS = {"store": ("driver-queue", "ref-queue", "refs"), "graph": ("shm", "nccl", "pickle")}
+TRANSPORTS = {
+    "store": ("driver-queue", "ref-queue", "refs"),
+    "graph": ("shm", "nccl", "cuda-ipc", "pickle"),
+}
 # Readers get copies, and not views of the object store.
 COPIES = {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0"}
 PRIVATE_CLUSTER = {  # variables that Ray reads when it is imported, and that its processes inherit
@@ -108,6 +112,8 @@ def complete(flags: argparse.Namespace) -> None:
         gpus = max(gpus, len(MODELS))  # models may be on other machines
     flags.device = flags.device or default_device(gpus)
     choose_transport(flags, gpus)
+    if flags.transport == "cuda-ipc":
+        gpus = 1  # all models share it
     flags.gpus_per_model = share_of_gpu(len(MODELS), gpus) if flags.device == "cuda" else 0
     flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
     check_memory(flags.sizes, flags.batch_size)
@@ -122,9 +128,12 @@ def complete(flags: argparse.Namespace) -> None:
 def choose_transport(flags: argparse.Namespace, gpus: int) -> None:
     """Set the transport if none was given; raise ValueError if it is unknown, or has too few GPUs."""
     known = TRANSPORTS[flags.runtime]
-    can_use_nccl = flags.device == "cuda" and gpus >= len(MODELS)
+    is_on_gpu = flags.device == "cuda" and gpus > 0
+    can_use_nccl = is_on_gpu and gpus >= len(MODELS)
+    can_use_ipc = is_on_gpu and not flags.address and platform.machine() == "x86_64"
     if flags.transport is None:
-        flags.transport = "nccl" if can_use_nccl and "nccl" in known else known[0]
+        possible = {"nccl": can_use_nccl, "cuda-ipc": can_use_ipc, known[0]: True}
+        flags.transport = next(name for name in possible if name in known and possible[name])
     if flags.transport not in known:
         advice = f"is unknown: use {', '.join(known)}"
         for runtime, script in SCRIPTS.items():
@@ -134,6 +143,10 @@ def choose_transport(flags: argparse.Namespace, gpus: int) -> None:
     if flags.transport == "nccl" and not can_use_nccl:
         raise ValueError(
             f"--transport nccl needs a GPU per model, and found {gpus} of {len(MODELS)}: use shm"
+        )
+    if flags.transport == "cuda-ipc" and not can_use_ipc:
+        raise ValueError(
+            "--transport cuda-ipc needs a GPU of this machine, x86-64 and no --address: use shm"
         )
 
 

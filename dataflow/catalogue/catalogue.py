@@ -60,6 +60,7 @@ class Requirements:
     single_buffer_channels: bool = (
         False  # a channel holds one message, so a path holds a fixed number of iterations
     )
+    senders_wait: bool = False  # between actors, a sender waits until the reader has its copy
 
 
 @dataclass(frozen=True)

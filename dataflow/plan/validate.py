@@ -133,7 +133,10 @@ def find_in_flight_errors(transport: Transport, options: Options, flow: Flow) ->
     if transport.requirements.single_buffer_channels:
         # One in each channel and one in each actor. Ray gives edges with a type hint one buffer, whatever is asked for.
         shortest_path = flow.path_length(min)
-        limits.append(2 * shortest_path - 1)
+        channels = shortest_path
+        if transport.requirements.senders_wait:
+            channels = 2  # those of the driver: others hold nothing that its sender does not hold
+        limits.append(channels + shortest_path - 1)
     for limit in limits:
         if in_flight > limit:
             yield (

@@ -1,11 +1,12 @@
 """Send messages through the channels of one Ray compiled graph."""
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import ray
 from ray.dag import ClassMethodNode, DAGNode, InputNode, MultiOutputNode
 from ray.dag.context import DAGContext
+from ray.experimental.channel.communicator import Communicator
 
 from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.tensors import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
@@ -15,6 +16,9 @@ from dataflow.plan.plan import CHANNEL_HEADROOM_BYTES
 from dataflow.transports.shared_ring import RingActor, RingEndpoint, start_with_rings
 from dataflow.workers import cleanup
 from dataflow.workers.worker_group import Connection, WorkerGroup
+
+# Of messages between actors: None, "shm", "nccl", or what sends in place of NCCL.
+Hint: TypeAlias = str | Communicator | None
 
 
 class GraphActor(Actor):
@@ -31,9 +35,14 @@ class MappedActor(GraphActor, RingActor):
     pass
 
 
-def by_graph(workers: WorkerGroup, codec: Codec, hint: str | None = None) -> Connection:
+def by_graph(workers: WorkerGroup, codec: Codec, hint: Hint = None) -> Connection:
     """Send the codec's data through the graph's channels, which have this type hint."""
     workers.start(GraphActor, codec=codec)
+    return connect_graph(workers, codec, hint)
+
+
+def connect_graph(workers: WorkerGroup, codec: Codec, hint: Hint) -> Connection:
+    """Return the connection of a graph of actors that have started."""
     graph, data_paths = compile_graph(workers, hint)
     results = workers.sent_flow.edges_to(DRIVER)
     device = workers.plan.device
@@ -59,7 +68,7 @@ def by_mapped(workers: WorkerGroup) -> Connection:
     )
 
 
-def compile_graph(workers: WorkerGroup, hint: str | None):
+def compile_graph(workers: WorkerGroup, hint: Hint):
     """Return the compiled graph, and for each edge the type hint and the channel that Ray uses."""
     plan = workers.plan
     flow = workers.sent_flow
@@ -90,7 +99,9 @@ def bind(flow, actors, hint):
             sent[task.name] = message
             if hint:
                 is_result = task.name in flow.returns
-                message.with_tensor_transport("shm" if is_result else hint)
+                # Ray refuses an accelerator for a message that only its own actor reads.
+                stays_on_actor = not flow.edges_from(task.name)
+                message.with_tensor_transport("shm" if is_result or stays_on_actor else hint)
         results = [sent[source] for source in flow.returns]
         return MultiOutputNode(results)
 
@@ -98,7 +109,7 @@ def bind(flow, actors, hint):
 def bind_task(flow, task, actor, sent, hint):
     """Return the node of a task. sent: the nodes of the driver and of all tasks before it."""
     inputs = [sent[edge.source] for edge in flow.edges_to(task.name)]
-    if hint == "nccl" and len(inputs) > 1:
+    if is_accelerated(hint) and len(inputs) > 1:
         # Ray cannot compile a task that joins accelerator edges. It can compile methods that receive one
         # message each and pass it on, inside the reading actor.
         inputs = [actor.pass_through.bind(task.name, message) for message in inputs]
@@ -110,6 +121,11 @@ def bind_task(flow, task, actor, sent, hint):
             run_before.append(sent[source])
     method = actor.run_after if run_before else actor.forward_step
     return method.bind(task.name, *inputs, *run_before)
+
+
+def is_accelerated(hint: Hint) -> bool:
+    """Return whether messages between actors move from GPU to GPU."""
+    return hint not in (None, "shm")
 
 
 def prepare_channels(endpoint):
@@ -154,7 +170,7 @@ def _describe_channel(channel: Any) -> str:
     return " + ".join(sorted(names))
 
 
-def check_data_paths(paths: dict[str, str], flow: Flow, hint: str | None, transport: str) -> None:
+def check_data_paths(paths: dict[str, str], flow: Flow, hint: Hint, transport: str) -> None:
     """Raise RunFailed if Ray silently chose another channel for an edge, which would be another configuration.
 
     So it would be if NCCL carried no message at all.
@@ -165,11 +181,11 @@ def check_data_paths(paths: dict[str, str], flow: Flow, hint: str | None, transp
         raise RunFailed(f"no message of {flow.name} uses NCCL: this would measure shared memory")
     for edge in flow.edges:
         is_between_actors = edge.source != DRIVER and edge.source not in flow.returns
-        is_accelerated = hint == "nccl" and is_between_actors
+        needs_accelerator = is_accelerated(hint) and is_between_actors
         path = paths[str(edge)]
         has_hint = path.startswith(type_hint)
         has_accelerator = "Accelerator" in path
-        if not has_hint or has_accelerator != is_accelerated:
+        if not has_hint or has_accelerator != needs_accelerator:
             raise RunFailed(f"{edge} uses {path}, which is not the data path of {transport}")
 
 

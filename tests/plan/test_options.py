@@ -77,6 +77,7 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
     ("store", ["--address", "127.0.0.1:1"], "no answer"),
     ("store", ["--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1, or choose another configuration"),
     ("graph", ["--transport", "shm", "--in-flight", "6"], "shm holds 5 of online-dpo: give 5"),
+    ("graph", ["--transport", "cuda-ipc", "--in-flight", "5"], "cuda-ipc holds 4 of online-dpo: give 4"),
     ("graph", [*CLUSTER, "--placement", "critic=1"], "critic=1: give a node from 0 for one of policy, reference"),
     ("graph", [*CLUSTER, "--placement", "policy=-1"], "policy=-1: give a node from 0 for"),
     ("graph", [*CLUSTER, "--placement", "policy=a"], "--placement policy=a: give a whole number"),

@@ -141,6 +141,7 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
         ("graph", "nccl", "nccl needs 3 GPUs and this machine has 0"),
         ("rdt", "nccl", "nccl needs 4 GPUs and this machine has 0"),
         ("rdt", "cuda-ipc", "cuda-ipc needs 1 GPU and this machine has 0: choose another config"),
+        ("graph", "cuda-ipc", "cuda-ipc needs 1 GPU and this machine has 0: choose another config"),
         ("rdt", "nixl", "nixl needs nixl, which is not installed: pip install --no-deps nixl=="),
     ):
         plan, skipped = resolve_plan(

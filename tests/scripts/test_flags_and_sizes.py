@@ -1,6 +1,7 @@
 """Test the flags of the two scripts, the sizes of their messages, and what they import."""
 
 import ast
+import platform
 import subprocess
 import sys
 from datetime import datetime
@@ -81,20 +82,38 @@ def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
     ("store", 3, [], "cuda", "driver-queue", 1),
     ("graph", 3, [], "cuda", "nccl", 1),
     ("store", 1, [], "cuda", "driver-queue", 0.3333),
-    ("graph", 1, [], "cuda", "shm", 0.3333),
-    ("graph", 2, ["--device", "cuda"], "cuda", "shm", 0.5),
+    ("graph", 1, [], "cuda", "cuda-ipc", 0.3333),
+    ("graph", 2, [], "cuda", "cuda-ipc", 0.3333),
+    ("graph", 1, ["--device", "cpu"], "cpu", "shm", 0),
     ("graph", 3, ["--device", "cpu"], "cpu", "shm", 0),
+    ("graph", 1, ["--device", "cuda", "--transport", "shm"], "cuda", "shm", 0.3333),
+    ("graph", 2, ["--transport", "shm"], "cuda", "shm", 0.5),
+    ("graph", 3, ["--transport", "cuda-ipc"], "cuda", "cuda-ipc", 0.3333),
+    ("graph", 1, ["--address", "auto"], "cuda", "shm", 0.3333),
 ])  # fmt: skip
 def test_defaults_depend_on_the_gpus(
     parse, monkeypatch, runtime, gpus, words, device, transport, gpus_per_model
 ):
     monkeypatch.setattr(script_flags, "count_gpus", lambda: gpus)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     flags = parse(runtime, *words)
     assert (flags.device, flags.transport, flags.gpus_per_model) == (
         device,
         transport,
         gpus_per_model,
     )
+
+
+@pytest.mark.parametrize(("gpus", "words", "machine"), [
+    (0, [], "x86_64"), (1, ["--device", "cpu"], "x86_64"), (1, ["--address", "auto"], "x86_64"), (1, [], "aarch64"),
+])  # fmt: skip
+def test_cuda_ipc_needs_a_gpu_of_this_machine(parse, monkeypatch, capsys, gpus, words, machine):
+    monkeypatch.setattr(script_flags, "count_gpus", lambda: gpus)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    with pytest.raises(SystemExit):
+        parse("graph", "--transport", "cuda-ipc", *words)
+    assert capsys.readouterr().err.startswith("error: --transport cuda-ipc needs a GPU of this")
+    assert parse("graph", *words).transport == "shm"
 
 
 def test_with_an_address_the_models_gpus_may_be_elsewhere_but_the_driver_needs_one(
