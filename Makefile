@@ -4,7 +4,7 @@
 # make quick                the suite quick: seven configurations with a quarter of the payload (three minutes)
 # make campaign             the configurations that carry an answer, three runs each (40 minutes); compare with others
 # make published            five runs of all one-node tables (several hours), into results/run-published
-# make gpu                  everything that a machine with GPUs can run (25 minutes)
+# make gpu                  the suite gpu (at most seven minutes on one card); PY=python3 uses the machine's own packages
 # make test                 lint, and all tests except the long ones; ARGS adds flags of pytest
 # make test-raymeter        the tests of raymeter, which make test runs, too
 # make test-all             all tests, also the long ones
@@ -64,7 +64,8 @@ campaign: .venv/installed-peers
 published: .venv/installed-peers
 	$(PY) -m dataflow run --suite published --runs 5 --output $(NEW)
 
-gpu: .venv/installed
+# With PY=python3, the packages of the machine, for one that reaches no package index.
+gpu: $(if $(filter .venv/%,$(PY)),.venv/installed)
 	$(PY) -m dataflow run --suite gpu $(FLAGS)
 
 test: lint test-raymeter
@@ -137,8 +138,9 @@ put-gigabytes: .venv/installed
 	@echo "installing packages into .venv, which takes a minute or more"
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
-# NIXL depends on packages of every CUDA version. Without it, its configurations are skipped.
-	-$(PY) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps nixl==1.5.1 nixl-cu12==1.5.1
+# NIXL depends on packages of every CUDA version; PyPI's torch is built for CUDA 13. Without NIXL, its configurations are
+# skipped.
+	-$(PY) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps nixl==1.5.1 nixl-cu13==1.5.1
 	touch $@
 
 .venv/installed-peers: requirements-peers.txt .venv/installed

@@ -16,8 +16,9 @@ bound into a graph once, and Ray keeps a channel open for each message. Four tra
 
 The clock of an iteration starts when the driver begins to send its query, a tensor that was made before. It stops when
 the driver holds the reward model's tensor. The start of Ray, the compilation, a first iteration, ten more to warm up,
-and the verification of every byte after each iteration are no part of the result. To compare, the record also has the
-time in which one process copies the message of each arrow once (memcpy; five copies, because two models read policy's).
+and the verification of every byte after each iteration are no part of the result. With GPUs, all tensors lie on them,
+as in the demo. To compare, the record also has the time in which one process copies the message of each arrow once
+(memcpy; five copies, because two models read policy's); with GPUs, from GPU to GPU, and also to and from host memory.
 
     python3 ray_cg_simulate_chat_learn_data_flow.py                             # 100 iterations
     python3 ray_cg_simulate_chat_learn_data_flow.py --transport pickle --iterations 20
@@ -45,11 +46,12 @@ from statistics import median
 import ray
 from ray.dag import InputNode
 
-from common.cluster import ray_cluster, remove_semaphores
+from common.cluster import ray_cluster, remove_semaphores, start_models
+from common.copies import measure_host_copies, measure_memcpy
 from common.cuda_ipc import connect_actors
 from common.record import recorded_run
 from common.sizes import EDGES, MODELS
-from common.timing import Endpoint, count_iterations, measure_memcpy, time_group
+from common.timing import Endpoint, count_iterations, time_group
 
 
 class Model(Endpoint):
@@ -69,17 +71,18 @@ def bind_shm(query, policy, reference, reward):
     policy_output = policy.forward.bind(query).with_tensor_transport("shm")
     reference_output = reference.forward.bind(policy_output).with_tensor_transport("shm")
     reward_output = reward.forward.bind(policy_output, reference_output)
-    return reward_output.with_tensor_transport("shm", device="cpu")  # the driver has no GPU
+    return reward_output.with_tensor_transport("shm")
 
 
 def bind_nccl(query, policy, reference, reward, transport="nccl"):
-    # It changes the query itself. The driver is no rank of NCCL.
-    query.with_tensor_transport("shm", device="cuda")
+    # It changes the query itself. The driver is no rank of NCCL. No hint has a device: Ray 2.60 uses only the one that
+    # is registered last, and for the messages that its process sends. By default, a message arrives where it was.
+    query.with_tensor_transport("shm")
     policy_output = policy.forward.bind(query).with_tensor_transport(transport)
     reference_output = reference.forward.bind(policy_output).with_tensor_transport(transport)
     # Ray 2.60 cannot compile a method with two NCCL inputs. So each of them ends in a method of its own, in the actor.
     inputs = reward.pass_through.bind(policy_output), reward.pass_through.bind(reference_output)
-    return reward.forward.bind(*inputs).with_tensor_transport("shm", device="cpu")
+    return reward.forward.bind(*inputs).with_tensor_transport("shm")
 
 
 def bind_pickle(query, policy, reference, reward):
@@ -89,6 +92,10 @@ def bind_pickle(query, policy, reference, reward):
 
 
 CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "cuda-ipc": bind_nccl, "pickle": bind_pickle}
+DIRECT = (
+    "nccl",
+    "cuda-ipc",
+)  # messages between models never leave the GPUs, and each model checks that
 
 
 def compile_graph(flags, models):
@@ -118,14 +125,11 @@ def check_copies(communicator, flags, iterations):
 
 def main(flags):
     with recorded_run(flags) as run:
-        run.memcpy_before_seconds = measure_memcpy(flags.sizes)
+        run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device)
+        run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device)
         with remove_semaphores(), ray_cluster(flags):
-            driver = Endpoint("driver", flags.sizes)
-            actor_class = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
-            models = []
-            for name in MODELS:
-                actor = actor_class.options(name=name)
-                models.append(actor.remote(name, flags.sizes, flags.device))
+            driver = Endpoint("driver", flags.sizes, flags.device)
+            models = start_models(Model, flags, flags.transport in DIRECT)
             graph, communicator = compile_graph(flags, models)
 
             def send(number):
@@ -145,7 +149,7 @@ def main(flags):
             owned = [driver.owns_messages()]
             owned += ray.get([model.owns_messages.remote() for model in models])
             run.readers_own_a_copy = all(owned)
-        run.memcpy_after_seconds = measure_memcpy(flags.sizes)
+        run.memcpy_after_seconds = measure_memcpy(flags.sizes, flags.device)
     milliseconds = 1000 * median(run.seconds)
     time = f"{milliseconds:,.1f} ms per iteration (median)"
     print(f"{flags.transport}: {time}; record: {flags.output}")

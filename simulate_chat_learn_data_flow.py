@@ -16,8 +16,9 @@ the same messages:
 
 The clock of an iteration starts when the driver begins to send its query, a tensor that was made before. It stops when
 the driver holds the reward model's tensor. The start of Ray, a first iteration, 10 more to warm up, and verification of
-every byte after each iteration are no part of the result. With GPUs, messages are copied through host memory inside the
-clock. To compare, the record also has the time in which one process copies the message of each arrow once (memcpy).
+every byte after each iteration are no part of the result. With GPUs, all tensors lie on them, as in the demo, and
+messages are copied through host memory inside the clock. To compare, the record also has the time in which one process
+copies the message of each arrow once (memcpy); with GPUs, from GPU to GPU, and also between GPU and host memory.
 
     python3 simulate_chat_learn_data_flow.py                                    # driver-queue, 100 iterations
     python3 simulate_chat_learn_data_flow.py --transport refs --iterations 20
@@ -36,23 +37,26 @@ from statistics import median
 import ray
 from ray.util.queue import Queue
 
-from common.cluster import ray_cluster
+from common.cluster import ray_cluster, start_models
+from common.copies import measure_host_copies, measure_memcpy
 from common.record import recorded_run
-from common.sizes import MODELS
-from common.timing import Endpoint, count_iterations, measure_memcpy, time_group
+from common.timing import Endpoint, count_iterations, time_group
 
 
 class Model(Endpoint):
-    """An actor that receives and sends messages in place of a model."""
+    """An actor that receives and sends messages in place of a model. `receive` copies them to its device."""
 
     def forward(self, *inputs):
-        """Return this model's message, after it has received its inputs. The object store holds host memory only."""
-        number = self.receive(*(message.to(self.device) for message in inputs))
-        return self.message(number).cpu()
+        """Return this model's message, after it has received its inputs. Ray pickles the memory of GPUs too."""
+        return self.message(self.receive(*inputs))
+
+    def forward_by_host(self, *inputs):
+        """Return the message in host memory, from which each reader copies it to its own GPU."""
+        return self.forward(*inputs).cpu()
 
 
 def driver_queue(query, policy, reference, reward):
-    """The driver reads each message, once for each reader, and passes it on by value."""
+    """The driver reads each message, once for each reader, and passes it on by value. On GPUs, from its own one."""
     policy_list = store_list(policy.forward.remote(query))
     reference_list = store_list(reference.forward.remote(read(policy_list)))
     reward_list = store_list(reward.forward.remote(read(policy_list), read(reference_list)))
@@ -72,13 +76,15 @@ def read(stored_list):
 
 def ref_queue(query, policy, reference, reward):
     """The driver passes each object reference through a queue. Ray moves the message itself from model to model."""
-    policy_output = policy.forward.remote(through("driver -> policy", ray.put(query)))
-    reference_output = reference.forward.remote(through("policy -> reference", policy_output))
+    policy_output = policy.forward_by_host.remote(through("driver -> policy", ray.put(query.cpu())))
+    reference_output = reference.forward_by_host.remote(
+        through("policy -> reference", policy_output)
+    )
     inputs = (
         through("policy -> reward", policy_output),
         through("reference -> reward", reference_output),
     )
-    return ray.get(through("reward -> driver", reward.forward.remote(*inputs)))
+    return ray.get(through("reward -> driver", reward.forward_by_host.remote(*inputs)))
 
 
 def through(edge, ref):
@@ -97,9 +103,9 @@ def queue_of(edge):
 
 def refs(query, policy, reference, reward):
     """The driver passes each object reference from call to call. Ray moves the message itself from model to model."""
-    policy_output = policy.forward.remote(ray.put(query))
-    reference_output = reference.forward.remote(policy_output)
-    reward_output = reward.forward.remote(policy_output, reference_output)
+    policy_output = policy.forward_by_host.remote(ray.put(query.cpu()))
+    reference_output = reference.forward_by_host.remote(policy_output)
+    reward_output = reward.forward_by_host.remote(policy_output, reference_output)
     return ray.get(reward_output)
 
 
@@ -109,14 +115,11 @@ CHAINS = {"driver-queue": driver_queue, "ref-queue": ref_queue, "refs": refs}
 def main(flags):
     chain = CHAINS[flags.transport]
     with recorded_run(flags) as run:
-        run.memcpy_before_seconds = measure_memcpy(flags.sizes)
+        run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device)
+        run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device)
         with ray_cluster(flags):
-            driver = Endpoint("driver", flags.sizes)
-            actor_class = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
-            models = []
-            for name in MODELS:
-                actor = actor_class.options(name=name)
-                models.append(actor.remote(name, flags.sizes, flags.device))
+            driver = Endpoint("driver", flags.sizes, flags.device)
+            models = start_models(Model, flags)
             policy, reference, reward = models
 
             def send(number):
@@ -131,7 +134,7 @@ def main(flags):
             owned = [driver.owns_messages()]
             owned += ray.get([model.owns_messages.remote() for model in models])
             run.readers_own_a_copy = all(owned)
-        run.memcpy_after_seconds = measure_memcpy(flags.sizes)
+        run.memcpy_after_seconds = measure_memcpy(flags.sizes, flags.device)
     milliseconds = 1000 * median(run.seconds)
     time = f"{milliseconds:,.1f} ms per iteration (median)"
     print(f"{flags.transport}: {time}; record: {flags.output}")

@@ -17,11 +17,13 @@ import ray
 from ray.exceptions import RayError
 
 from common import SuiteError
+from common.gpus import count_gpus
 from common.sizes import EDGES, MIN_STORE_BYTES, MODELS, STORED_ITERATIONS
 
 PR_SET_CHILD_SUBREAPER = 36
 MAX_FOLDER_LENGTH = 21  # of temporary folders, below which Ray's paths of sockets are short enough
 END_SECONDS = 10
+START_SECONDS = 120  # for all models: Ray waits without an end for GPUs that are not free
 # Of this process, for the processes of a cluster that was started with other ones.
 SENT_VARIABLES = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS")
 
@@ -75,11 +77,16 @@ def connect(flags: argparse.Namespace, folder: str) -> None:
 def start_settings(flags: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Return the arguments of ray.init for a private cluster, whose store holds the messages."""
     iteration_bytes = sum(flags.sizes[sender] for sender, _ in EDGES)
-    return {
+    settings = {
         "include_dashboard": False,
         "object_store_memory": max(MIN_STORE_BYTES, STORED_ITERATIONS * iteration_bytes),
         "_temp_dir": folder,
     }
+    if (
+        flags.gpus_per_model
+    ):  # Ray itself would find none where NVML is missing, as in some containers
+        settings["num_gpus"] = count_gpus()
+    return settings
 
 
 def join_settings() -> dict[str, Any]:
@@ -89,6 +96,36 @@ def join_settings() -> dict[str, Any]:
     }
     modules = [str(Path(__file__).parent)]
     return {"runtime_env": {"py_modules": modules, "env_vars": variables}}
+
+
+def start_models(
+    model_class: type, flags: argparse.Namespace, *arguments: Any, seconds: float = START_SECONDS
+) -> list[Any]:
+    """Start model_class(name, sizes, device, *arguments) as an actor per model, and wait for all of them.
+
+    Raise SuiteError with the names of those that have not started in time.
+    """
+    actor_class = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(model_class)
+    models = []
+    for name in MODELS:
+        actor = actor_class.options(name=name)
+        models.append(actor.remote(name, flags.sizes, flags.device, *arguments))
+    calls = [model.__ray_ready__.remote() for model in models]
+    started, late = ray.wait(calls, num_returns=len(calls), timeout=seconds)
+    ray.get(started)  # raises the error of a model that died
+    if late:
+        missing = [name for name, call in zip(MODELS, calls, strict=True) if call in late]
+        raise SuiteError(f"{', '.join(missing)} did not start in {seconds:g} s{advise(flags)}")
+    return models
+
+
+def advise(flags: argparse.Namespace) -> str:
+    """Return what the models that did not start may lack, and what to do."""
+    if not flags.gpus_per_model:
+        return ": end other programs that need the processors, and try again"
+    gpus = ray.cluster_resources().get("GPU", 0)
+    needed = f"each of {len(MODELS)} models needs {flags.gpus_per_model:g} GPUs"
+    return f": {needed}, and Ray has {gpus:g}: use --device cpu, or more GPUs"
 
 
 def describe(error: BaseException) -> str:

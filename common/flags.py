@@ -2,17 +2,15 @@
 
 import argparse
 import importlib.util
-import math
 import os
 import platform
 import secrets
 import socket
 from datetime import UTC, datetime
-from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import NoReturn
 
+from common.gpus import count_gpus, default_device, share_of_gpu
 from common.sizes import MODELS, check_memory, message_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -91,7 +89,7 @@ def make_parser(runtime: str, description: str | None) -> OneLineParser:
     add(
         "--device",
         choices=("cpu", "cuda"),
-        help="of the models' tensors (default: cuda with a GPU)",
+        help="of all tensors, those of the driver included (default: cuda if there is a GPU)",
     )
     add(
         "--address",
@@ -107,15 +105,16 @@ def complete(flags: argparse.Namespace) -> None:
         value = getattr(flags, name)
         if value < lowest:
             raise ValueError(f"--{name.replace('_', '-')} {value}: give {lowest} or more")
-    are_remote = flags.address and flags.device == "cuda"  # models may be on other machines
-    gpus = len(MODELS) if are_remote else count_gpus()
-    flags.device = flags.device or ("cuda" if gpus else "cpu")
-    choose_transport(flags, gpus)
+    gpus = count_gpus()  # the driver's tensors need one too
     if flags.device == "cuda" and not gpus:
         raise ValueError("--device cuda: no GPU found. Use --device cpu")
+    if flags.device == "cuda" and flags.address:
+        gpus = max(gpus, len(MODELS))  # models may be on other machines
+    flags.device = flags.device or default_device(gpus)
+    choose_transport(flags, gpus)
     if flags.transport == "cuda-ipc":
         gpus = 1  # all models share it
-    flags.gpus_per_model = share_gpus(gpus) if flags.device == "cuda" else 0
+    flags.gpus_per_model = share_of_gpu(len(MODELS), gpus) if flags.device == "cuda" else 0
     flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
     check_memory(flags.sizes, flags.batch_size)
     if flags.address and flags.address != "auto":
@@ -168,40 +167,3 @@ def claim_output(path: Path) -> None:
         path.open("x").close()
     except OSError as error:
         raise ValueError(f"--output {path}: {error.strerror}: give another one") from None
-
-
-def share_gpus(gpus: int) -> float:
-    """Return the GPUs of each model: 1, or the largest equal fraction with which all models fit.
-
-    Ray never splits an actor over several GPUs, and counts in ten-thousandths of a GPU.
-    """
-    models_per_gpu = math.ceil(len(MODELS) / gpus)
-    if models_per_gpu == 1:
-        return 1
-    return math.floor(10_000 / models_per_gpu) / 10_000
-
-
-def count_gpus() -> int:
-    """Return the GPUs that this process may use, without importing torch."""
-    devices = len([*Path("/dev").glob("nvidia[0-9]*")])
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return devices
-    entries = [entry.strip() for entry in visible.split(",")]
-    valid = [*takewhile(partial(is_visible_gpu, devices=devices, first=entries[0]), entries)]
-    if len(set(valid)) < len(valid):
-        return 0  # CUDA finds none if an entry is there twice
-    return min(devices, len(valid))
-
-
-def is_visible_gpu(entry: str, devices: int, first: str) -> bool:
-    """Return whether CUDA uses this entry of CUDA_VISIBLE_DEVICES. It passes over all entries after a wrong one.
-
-    Entries are indices or UUIDs of GPUs, as the first one is. A process sees only one part of a GPU ("MIG-...").
-    Sources: NVIDIA's CUDA C++ Programming Guide (CUDA Environment Variables) and Multi-Instance GPU User Guide.
-    """
-    if first.startswith("MIG-"):
-        return entry == first
-    if first.startswith("GPU-"):
-        return entry.startswith("GPU-")
-    return entry.isdecimal() and int(entry) < devices

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from common import RecordError, SuiteError
+from common.gpus import name_gpus
 from common.sizes import EDGES
 
 SCHEMA_VERSION: Literal[10] = 10
@@ -37,10 +38,11 @@ class Run(msgspec.Struct):
     status: Literal["ok", "skipped", "failed"] = "failed"
     # Why it is skipped or failed, and what to do. The default stays only if nothing could be saved after the start.
     reason: str | None = "the run was killed, or its record could not be saved"
-    memcpy_before_seconds: list[
-        Seconds
-    ] = []  # one warm copy per edge by one thread, one sample per pass
+    # One warm copy per edge by one thread, one sample per pass. On GPUs, from the sender's to the reader's.
+    memcpy_before_seconds: list[Seconds] = []
     memcpy_after_seconds: list[Seconds] = []
+    # With GPUs: the same copies between them and host memory, by "to host, pinned", "from host, pageable" and so on.
+    host_copy_seconds: dict[str, list[Seconds]] = {}
     # As found at run time. False: they got views of memory that another process wrote. None: not seen.
     readers_own_a_copy: bool | None = None
     warmup_iterations: int | None = None  # untimed ones after the first
@@ -153,12 +155,11 @@ def describe_machine() -> dict[str, Any]:
     model = re.search(
         r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE
     )
-    gpus = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
     return {
         "cpu_model": model and model[1],
         "logical_cpus": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        "gpus": [name.strip() for text in gpus for name in re.findall(r"Model:(.+)", text)],
+        "gpus": name_gpus(),
         "versions": {name: version(name) for name in ("ray", "torch", "numpy")},
     }
 

@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm
 
 from common import SuiteError
-from common.sizes import EDGES
+from common.sizes import EDGES, MODELS
 
 # Every byte differs from message to message. Three, because a transport that reuses two buffers would show an old one.
 MASKS = (0, 0x5555555555555555, ~0x5555555555555555)
@@ -58,31 +58,6 @@ def count_iterations(warmup: int, iterations: int) -> Iterable[int]:
     return tqdm(numbers, disable=None, leave=False)  # None: only on a terminal
 
 
-def measure_memcpy(sizes: Mapping[str, int], passes: int = 4) -> list[float]:
-    """Return the seconds of each pass: one copy per edge, one after the other, into memory that was used before."""
-    pairs = [make_pair(sizes[sender]) for sender, _ in EDGES]
-    copy_seconds(pairs)  # an untimed pass
-    return [copy_seconds(pairs) for _ in range(passes)]
-
-
-def make_pair(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a source and a target with this many bytes. They are written, so a copy causes no page faults."""
-    source = torch.ones(size, dtype=torch.uint8)
-    target = torch.ones(size, dtype=torch.uint8)
-    return source, target
-
-
-def copy_seconds(
-    pairs: Iterable[Sequence[torch.Tensor]], synchronise: Callable[[], Any] = lambda: None
-) -> float:
-    """Return the seconds in which each source is copied to its target. `synchronise` waits for copies on GPUs."""
-    start = time.perf_counter()
-    for source, target in pairs:
-        target.copy_(source)
-    synchronise()
-    return round(time.perf_counter() - start, 9)
-
-
 class HeldMessage(NamedTuple):
     """A message, and its sequence number when it arrived: a late write of the sender would change the tensor."""
 
@@ -91,12 +66,22 @@ class HeldMessage(NamedTuple):
 
 
 class Endpoint:
-    """Make the messages that a model or the driver sends, and hold and verify those that it receives."""
+    """Make the messages that a model or the driver sends, and hold and verify those that it receives.
 
-    def __init__(self, name: str, sizes: Mapping[str, int], device: str = "cpu") -> None:
+    With `is_direct`, messages between models must arrive on the device. Others are copied to it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sizes: Mapping[str, int],
+        device: str = "cpu",
+        is_direct: bool = False,
+    ) -> None:
         torch.set_num_threads(1)
         self.name = name
         self.device = device
+        self.is_direct = is_direct and name in MODELS
         self.pool = make_pool(name, sizes[name], device)
         # What each sender's messages are made of, in the order of the inputs.
         self.expected = {
@@ -113,19 +98,24 @@ class Endpoint:
         return tensor
 
     def receive(self, *inputs: torch.Tensor) -> int:
-        """Hold these messages instead of those before, and return their number. To read it waits for copies to GPUs."""
+        """Hold these messages on the device instead of those before, and return their number: copies to GPUs end first.
+
+        Raise SuiteError for what is no message, or did not arrive where it must.
+        """
         for sender, tensor in zip(self.expected, inputs, strict=True):
-            self.check_size(sender, tensor)
-        self.held = [HeldMessage(tensor, int(tensor[0])) for tensor in inputs]
+            self.check_message(sender, tensor)
+        tensors = [tensor.to(self.device) for tensor in inputs]
+        self.held = [HeldMessage(tensor, int(tensor[0])) for tensor in tensors]
         return self.held[0].number
 
-    def check_size(self, sender: str, tensor: object) -> None:
+    def check_message(self, sender: str, tensor: object) -> None:
         """Raise SuiteError if this is no message of the sender. A compiled graph passes an error as an argument."""
-        expected_bytes = self.expected[sender].nbytes
-        if isinstance(tensor, torch.Tensor) and tensor.nbytes == expected_bytes:
-            return
         edge = f"{sender} -> {self.name}"
-        raise SuiteError(f"{edge}: expected {expected_bytes} bytes, got {tensor!r:.100}")
+        expected_bytes = self.expected[sender].nbytes
+        if not isinstance(tensor, torch.Tensor) or tensor.nbytes != expected_bytes:
+            raise SuiteError(f"{edge}: expected {expected_bytes} bytes, got {tensor!r:.100}")
+        if self.is_direct and sender in MODELS and tensor.device.type == "cpu":
+            raise SuiteError(f"{edge}: the message arrived on the CPU, and not on a GPU")
 
     def verify(self, number: int) -> None:
         """Raise SuiteError if the messages that are held are not those that were sent with this sequence number."""

@@ -128,7 +128,7 @@ class LocalEdge:
 
     def __init__(self, message, slots=3, keep=1):
         self.outbox = Outbox("policy", message, slots, torch.device("cpu"), False, None)
-        self.inbox = Inbox((Edge("policy", "reward", message),), "cpu", keep)
+        self.inbox = Inbox((Edge("policy", "reward", message),), torch.device("cpu"), keep)
 
     def send(self, number, change=lambda payload: payload):
         """Send a message, changed before it arrives; return the number that its reader finds."""

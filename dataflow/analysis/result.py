@@ -269,6 +269,19 @@ class Result:
             return None
         return self.multiple_of(self.memcpy_seconds)
 
+    @property
+    def host_copy_seconds(self) -> float | None:
+        """Return the time of a copy of each message into pinned host memory, and one from it; None without GPUs."""
+        seconds = []
+        for direction in ("to", "from"):
+            kind = f"{direction} host, pinned"
+            passes = [run.host_copy_seconds.get(kind, []) for run in self.shown_runs]
+            seconds.append(median_of(passes))
+        to_host, from_host = seconds
+        if to_host is None or from_host is None:
+            return None
+        return to_host + from_host
+
     def multiple_of(self, reference_seconds: float | None) -> float | None:
         """Return time / reference time; None if there is no reference."""
         if not reference_seconds:

@@ -41,6 +41,7 @@ class Requirements:
     install: str = ""  # the command that installs them; default: pip install
     shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
     single_host: bool = False  # all actors share memory
+    edge_between_actors: bool = False  # it moves no message from or to the driver
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
     processor: str = ""  # as platform.machine() names it; "": any
     proxy_actor: bool = (
@@ -201,19 +202,6 @@ def suites() -> dict[str, list[Part]]:
     core["benchmark"] = [
         Part("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])
     ]
-    # Device memory, which settings of host memory do not change.
-    host_flags = {"huge_pages", "retain_memory", "preallocate_store"}
-    movable = [
-        v
-        for v in measured
-        if host_flags.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only
-    ]
-    core["gpu"].insert(
-        0,
-        Part(
-            "configurations", [v.name for v in movable], "--device cuda --warmup 3 --iterations 20"
-        ),
-    )
     # Everything in results/published, so that one call measures all of it, interleaved.
     published = ["benchmark", "stages", "hops", "sweeps", "rdt"]
     for name, parts in (item for suite in of_studies for item in suite.items()):

@@ -41,7 +41,7 @@ class Endpoint:
         self.name = name
         self.task_flow = plan.task_flow
         self.sent_flow = plan.sent_flow
-        self.device = torch.device(plan.device)
+        self.device = self.find_device(plan, name)
         self.packed = options.message == "packed"
         self.jagged = options.message == "jagged"
         self.tasks: dict[str, Task] = {}  # the driver has none
@@ -69,13 +69,20 @@ class Endpoint:
             faults = runpy.run_path(str(FAULTS))
             faults["install"](self, options.inject)
 
+    def find_device(self, plan: Plan, name: str) -> torch.device:
+        """Return where this worker's tensors lie. Ray shows an actor only its own GPU; the driver's is the first one.
+
+        Processes that see all GPUs override it.
+        """
+        return torch.device(plan.device)
+
     def _add_sender(self, task: str) -> None:
         """Make the outbox and the inbox of a task or the driver, and with --copy-out the memory of its inputs."""
         flow = self.task_flow
         options = self.plan.options
         in_flight = options.in_flight
         edges = flow.edges_to(task)
-        self.inboxes[task] = Inbox(edges, self.plan.device, keep=in_flight)
+        self.inboxes[task] = Inbox(edges, self.device, keep=in_flight)
         self.outboxes[task] = Outbox(
             task,
             flow.message(task),

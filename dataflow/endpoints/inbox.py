@@ -87,7 +87,7 @@ class Inbox:
     So the time to free its memory is inside the clock, however many iterations are between two verifications.
     """
 
-    def __init__(self, edges: tuple[Edge, ...], device: str, keep: int) -> None:
+    def __init__(self, edges: tuple[Edge, ...], device: torch.device, keep: int) -> None:
         self.edges = edges
         self.device = device
         self.is_flat = all(edge.message.is_flat for edge in edges)
@@ -237,8 +237,8 @@ class Inbox:
         if len(tensors) != len(field.shapes):
             return False
         for tensor, shape in zip(tensors, field.shapes, strict=True):
-            device = tensor.device.type
-            if (tensor.dtype, device, tensor.shape) != (dtype, self.device, shape):
+            is_on_device = tensor.device.type == self.device.type
+            if not is_on_device or (tensor.dtype, tensor.shape) != (dtype, shape):
                 return False
         return True
 

@@ -72,11 +72,9 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def synchronise() -> None:
-    """Wait for every GPU that this process has used."""
-    if not torch.cuda.is_initialized():
-        return
-    for index in range(torch.cuda.device_count()):
-        torch.cuda.synchronize(index)
+    """Wait for this process's own GPU, on which its tensors lie. To ask another one would take memory of it."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:

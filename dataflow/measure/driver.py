@@ -17,7 +17,11 @@ import torch
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.measure.loop import Measurement
 from dataflow.measure.monitor import DriverReport
-from dataflow.measure.references import measure_copies, measure_null_transport
+from dataflow.measure.references import (
+    measure_copies,
+    measure_host_copies,
+    measure_null_transport,
+)
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_environment, hash_clock_code
 from dataflow.workers.worker_group import WorkerGroup
@@ -36,6 +40,7 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     run.memcpy_all_cores_seconds = all_cores
     run.cold_copy_before_seconds = cold
     run.cold_copy_faults = cold_faults
+    run.host_copy_seconds = measure_host_copies(plan)
     report.environments = [describe_environment()]
     report.write(plan.run_folder)
     with suppress(OSError):

@@ -60,7 +60,8 @@ class Monitor:
         self.exited: list[str] = []  # the actors whose processes ended first
         self.give_up_at = math.inf  # seconds of the monotonic clock
         self.state: Any = None  # progress and report
-        self.changed_at = time.monotonic()
+        self.began_at = time.monotonic()
+        self.changed_at = self.began_at
         report = DriverReport(record.runs[-1])
         report.write(plan.run_folder)
 
@@ -227,8 +228,11 @@ class Monitor:
         run.group_seconds = time_groups(timed, options.group_size)
 
     def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
-        """Return which actor is late if neither the progress nor the report has changed for too long."""
+        """Return what is late if the run, or the time without progress and without a new report, is too long."""
         now = time.monotonic()
+        run_limit = self.plan.options.run_limit
+        if run_limit and now - self.began_at > run_limit:
+            return f"the run did not end within {run_limit:g} s (--run-limit)"
         address = self.plan.options.address
         state = (self.progress.progress, report)
         if state != self.state:
@@ -241,8 +245,20 @@ class Monitor:
             return None
         if self.progress.phase == STARTING:
             advice = f": check that a Ray cluster answers at --address {address}" if address else ""
-            return f"startup timed out after {limit:g} s{advice}"
+            return f"startup timed out after {limit:g} s{self._name_missing()}{advice}"
         return f"did not end within {limit:g} s (--timeout); {self.diagnose(exited)}"
+
+    def _name_missing(self) -> str:
+        """Return which actors have not started while others have, or have no GPU; "" if Ray itself may not have."""
+        plan = self.plan
+        started = self.progress.processes()
+        missing = [name for name in plan.task_flow.actors if name not in started]
+        if not missing or not (started or plan.gpus) or plan.options.address:
+            return ""
+        text = f": {', '.join(missing)} did not start"
+        if plan.gpus:
+            text += f" (each actor needs {plan.gpus_per_actor:g} of {plan.gpus} GPUs)"
+        return text
 
     def diagnose(self, exited: Sequence[str]) -> str:
         """Return which actor died (first), is stopped, or has not passed on the message of the open iteration."""

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import psutil
 import torch
 
-from common.timing import copy_seconds, time_group
+from common.copies import copy_seconds, make_pair, time_host_copies
+from common.timing import time_group
 from dataflow.catalogue.catalogue import REFERENCE, TRANSPORTS
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
-from dataflow.endpoints.tensors import synchronise
 from dataflow.flows.flow import DRIVER, shrink_messages
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
@@ -29,15 +29,14 @@ def measure_copies(plan: Plan) -> tuple[list[float], list[float], list[float], i
     """Return the seconds of each pass of copies, one per edge, and the page faults of one cold pass.
 
     The passes are warm, into memory that was used before, by --threads threads and by all cores; and cold, by --threads
-    threads into host memory that is mapped anew for each copy. The first warm pass does not count.
+    threads into host memory that is mapped anew for each copy. The first warm pass does not count. On GPUs, all
+    are warm, from the GPU of the sender to that of the reader, which can be the same one.
     """
     flow, threads, cores = plan.sent_flow, plan.options.threads, len(os.sched_getaffinity(0))
     pairs = []
     for edge in flow.edges:
-        devices = [plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader)]
-        pairs.append(
-            [torch.ones(edge.bytes or 1, dtype=torch.uint8, device=device) for device in devices]
-        )
+        senders, readers = (plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader))
+        pairs.append(make_pair(edge.bytes or 1, senders, readers))
     threads_before = torch.get_num_threads()
     warm = [_copy_all(pairs, threads) for _ in range(1 + WARM_PASSES)][1:]
     all_cores = [_copy_all(pairs, cores) for _ in range(1 + WARM_PASSES)][1:]
@@ -61,7 +60,19 @@ def measure_copies(plan: Plan) -> tuple[list[float], list[float], list[float], i
 def _copy_all(pairs: Sequence[Sequence[torch.Tensor]], threads: int) -> float:
     """Copy each source to its destination with so many threads, and return the seconds."""
     torch.set_num_threads(threads)
-    return copy_seconds(pairs, synchronise)
+    return copy_seconds(pairs)
+
+
+def measure_host_copies(plan: Plan) -> dict[str, list[float]]:
+    """Return the seconds of each pass of copies between GPUs and host memory, one per edge; nothing without GPUs."""
+    if plan.device == "cpu":
+        return {}
+    flow = plan.sent_flow
+    copies = []
+    for edge in flow.edges:
+        gpu = plan.gpu_of(flow.actor(edge.source))
+        copies.append((edge.bytes or 1, gpu))
+    return time_host_copies(copies, WARM_PASSES)
 
 
 def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:

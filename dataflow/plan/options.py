@@ -132,6 +132,8 @@ class CoreOptions:
         int, Meta(ge=1, le=64), configuration=True)
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",
         parse_seconds, _TIME, metavar="TIME")
+    run_limit: float | None = _measurement(None, "end a run with an error if it takes longer altogether, with its "
+        "start and the verification (in s)", parse_seconds, _TIME, metavar="TIME")
     sweep: str | None = _measurement(None, "measure at several values of iteration-bytes, batch-size, fields, "
         "in-flight or actors, with one record each: iteration-bytes=1KiB,1MiB,1GiB or fields=1,8,64", str,
         metavar="NAME=VALUE,...")

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import psutil
 
+from common.gpus import gpu_of_actor, share_of_gpu
 from dataflow.catalogue.catalogue import TRANSPORTS, Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
@@ -168,17 +169,14 @@ class Plan:
         if self.gpus == 0:
             return 0
         processes = len(self.task_flow.actors) + self.added.processes
-        share = math.ceil(processes / self.gpus)
-        return (
-            1 if share == 1 else math.floor(10_000 / share) / 10_000
-        )  # Ray counts in ten-thousandths
+        return share_of_gpu(processes, self.gpus)
 
     def gpu_of(self, actor: str) -> str:
         """Return the torch device of an actor's tensors, numbered as in a process that sees every GPU."""
         if self.device == "cpu":
             return "cpu"
         index = 0 if actor == DRIVER else self.task_flow.actors.index(actor)
-        return f"cuda:{index % self.gpus}"
+        return gpu_of_actor(index, self.gpus)
 
     @cached_property
     def workload(self) -> Workload:
@@ -313,7 +311,13 @@ def resolve_plan(
         return plan, reason
     if options.address:
         validate.require_cluster(options.address)
-    plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=require_memory(plan)), None, None
+    try:
+        store_bytes = require_memory(plan)
+    except UsageError as error:
+        if not suite:
+            raise
+        return plan, Skipped(str(error))  # the other configurations of the suite may fit
+    plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=store_bytes), None, None
     if options.beside:  # it goes on until it is ended, and verifies each iteration
         unset: dict[str, Any] = dict.fromkeys(
             [*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"]

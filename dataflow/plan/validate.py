@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from common import flags as script_flags
+from common.gpus import count_gpus, cuda_version, default_device
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
-from dataflow.flows.flow import Flow
+from dataflow.flows.flow import DRIVER, Flow
 from dataflow.flows.message import jagged_message
 from dataflow.plan.options import FORMS, RESULTS, Options
-from dataflow.records.machine import cuda_version
 from dataflow.study import studies
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -77,6 +76,12 @@ def find_transport_errors(transport: Transport, options: Options, flow: Flow) ->
     can_copy = gives_views or flow.has_parameters
     if options.copy_out and not can_copy:
         yield f"--copy-out: readers of {label} own a copy already: leave it out"
+    is_between_actors = [DRIVER not in (edge.source, edge.reader) for edge in flow.edges]
+    if requirements.edge_between_actors and not any(is_between_actors):
+        yield (
+            f"{label}: {flow.name} has no message between two actors, and {transport.name} carries no other: "
+            "give another --flow, such as chain with --actors 2"
+        )
     inputs = [len(flow.edges_to(task.name)) for task in flow.tasks]
     if requirements.one_input and max(inputs) > 1:
         yield f"{label}: {flow.name} has a task that reads two messages: {CHOOSE_ANOTHER}"
@@ -169,15 +174,11 @@ def find_message_errors(options: Options, flow: Flow) -> Iterator[str]:
         )
 
 
-def count_gpus() -> int:
-    """Return the GPUs that a process may use, without importing torch; 0 if torch is built for CPUs."""
-    return script_flags.count_gpus() if cuda_version() else 0
-
-
 def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
     """Return "cpu" or "cuda", and the number of GPUs that may be used; raise UsageError if --device cuda cannot be."""
     gpus = count_gpus() if device != "cpu" else 0
-    if gpus and not transport.requirements.host_memory_only:
+    moves_gpu_memory = not transport.requirements.host_memory_only
+    if moves_gpu_memory and default_device(gpus) == "cuda":
         return "cuda", gpus
     if device == "cuda":
         reason = "no GPU found"
@@ -219,6 +220,12 @@ def require_modules(transport: Transport, message: str | None) -> None:
     needed = [*transport.requirements.modules]
     if message in FORMS and FORMS[message] is None:  # the form is made by the package of its name
         needed.append(message)
+    cuda = cuda_version()
+    if (
+        "nixl" in needed and cuda
+    ):  # the package nixl imports the one of torch's CUDA version, and accepts no other
+        major = cuda.partition(".")[0]
+        needed.append(f"nixl_cu{major}")
     for module in needed:
         if importlib.util.find_spec(module):
             continue

@@ -5,8 +5,8 @@ move.
 """
 
 import ast
+import ctypes
 import hashlib
-import importlib.util
 import os
 import platform
 import re
@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from common.gpus import cuda_version, driver_version
 from common.record import describe_machine
 
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
@@ -59,14 +60,26 @@ def _git(*arguments: str) -> str:
     ).stdout.strip()
 
 
-def cuda_version() -> str | None:
-    """Return the CUDA version of the installed torch from its version.py; None for a CPU build."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
+def loaded_nccl_version() -> tuple[int, int, int] | None:
+    """Return the version of the NCCL that runs in this process; None if torch, or another library, has not loaded one.
+
+    Not torch.cuda.nccl.version(), which is the version that torch was built with. The linker knows a library by its
+    name, so this asks the one that torch and cupy use. From 2.9 on, ncclGetVersion returns 10,000 x major + 100 x minor
+    + patch (NCCL, src/nccl.h.in).
+    """
+    if "libnccl.so" not in Path("/proc/self/maps").read_text():
         return None
-    version_file = Path(spec.origin).with_name("version.py").read_text()
-    match = re.search(r"^cuda\b[^=]*= '([\d.]+)'", version_file, re.MULTILINE)
-    return match[1] if match else None
+    library = ctypes.CDLL("libnccl.so.2")
+    code = ctypes.c_int()
+    library.ncclGetVersion(ctypes.byref(code))
+    major, rest = divmod(code.value, 10_000)
+    minor, patch = divmod(rest, 100)
+    return major, minor, patch
+
+
+def describe_nccl() -> str | None:
+    version = loaded_nccl_version()
+    return ".".join(map(str, version)) if version else None
 
 
 PROBES: dict[str, Callable[[], Any]] = {
@@ -83,8 +96,9 @@ PROBES: dict[str, Callable[[], Any]] = {
     "versions": lambda: {
         found.name: found.version for n in DISTRIBUTIONS for found in metadata.distributions(name=n)
     },
-    "gpu_driver": lambda: Path("/sys/module/nvidia/version").read_text().strip(),
+    "gpu_driver": driver_version,
     "cuda": cuda_version,
+    "nccl": describe_nccl,  # of the driver process; a process that has not imported torch has none
     "git_commit": lambda: _git("rev-parse", "HEAD"),
     "git_dirty": lambda: bool(_git("status", "--porcelain", "--untracked-files=no")),
     "variables": lambda: {
@@ -133,6 +147,17 @@ def describe_environment() -> dict[str, Any]:
     return environment | {"failed_probes": failed}
 
 
+def describe_gpus(environment: dict[str, Any]) -> str:
+    """Return the cards, and the versions of driver, CUDA and NCCL with which they were used."""
+    gpus = environment.get("gpus")
+    if not gpus:
+        return "no GPU"
+    texts = [f"{len(gpus)} x {gpus[0]}"]
+    names = {"gpu_driver": "driver", "cuda": "CUDA", "nccl": "NCCL"}
+    texts += [f"{name} {environment[key]}" for key, name in names.items() if environment.get(key)]
+    return ", ".join(texts)
+
+
 def machine_line(environment: dict[str, Any]) -> str:
     gpus, versions = environment.get("gpus") or [], environment.get("versions") or {}
     huge_pages = re.search(
@@ -142,7 +167,7 @@ def machine_line(environment: dict[str, Any]) -> str:
     return ", ".join([
         f"{environment.get('logical_cpus')} {cores} of {environment.get('cpu_model')}",
         f"{environment.get('memory_gib')} GiB",
-        f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU",
+        describe_gpus(environment),
         f"kernel {environment.get('kernel')}",
         f"transparent huge pages {huge_pages[1] if huge_pages else 'unknown'}",
         f"Python {environment.get('python')}",

@@ -27,6 +27,7 @@ from dataflow.report.campaign_tables import (
     format_memory,
     format_times,
 )
+from dataflow.report.gpu_tables import answer_gpus, gpu_sections
 from dataflow.report.provenance import provenance
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.suite_tables import describe_layout
@@ -45,7 +46,6 @@ DEMO_FLAGS = {
     "": "here",
     " --retain-memory": "here, with four environment variables (`--retain-memory`)",
 }
-GPU_ANSWER = "**GPUs:** not measured. Nothing has run on a GPU here: [docs/cluster.md](docs/cluster.md#gpus)."
 
 
 def load_rows(campaigns: Path = CAMPAIGNS) -> list[Row]:
@@ -60,7 +60,8 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
         Column("meaning", itemgetter(1), is_text=True),
     )
     flags = make_table([*describe_flags().items()], columns)
-    built = [Section("flags", "", table=flags), build_agreement(RESULTS / "evidence" / "agreement")]
+    agreement = build_agreement(RESULTS / "evidence" / "agreement")
+    built = [Section("flags", "", table=flags), agreement, *gpu_sections(results)]
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         answers = Section("answers", "", build_answers(results, [*headline.values()]))
@@ -166,7 +167,7 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
             on_several_nodes.append(result)
     if on_several_nodes:
         answers.append(answer_several_nodes(on_several_nodes))
-    answers.append(GPU_ANSWER)
+    answers.append(answer_gpus(results))
     return "\n".join(f"* {answer}" for answer in answers)
 
 

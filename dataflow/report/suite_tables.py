@@ -12,6 +12,7 @@ from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
+from dataflow.report.gpu_tables import GPU
 from dataflow.report.provenance import provenance
 from dataflow.report.sections import (
     Group,
@@ -263,6 +264,7 @@ SECTIONS = {  # in the order of a report
     "stages": stage_tables("stages", draw_causes),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
+    "gpu": GPU,
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_MEMORY,
     "rdt": RDT,

@@ -13,6 +13,7 @@ from dataflow.endpoints import tensors
 from dataflow.endpoints.actor import Actor, Endpoint
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
+from dataflow.records.machine import loaded_nccl_version
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
@@ -25,6 +26,10 @@ class Rank(Endpoint):
         super().__init__(plan, name)
         self.rendezvous = rendezvous
 
+    def find_device(self, plan, name):
+        """Return the GPU by its number. The thread that answers calls is on the first one, whatever this one sets."""
+        return torch.device(plan.gpu_of(name))
+
     def join(self):
         """Form the group, and send one message over each edge, so that NCCL's log names the data path."""
         plan, flow, names = self.plan, self.sent_flow, self.plan.worker_names
@@ -35,9 +40,9 @@ class Rank(Endpoint):
         }
         if plan.device == "cuda":
             one_gpu = plan.transport.name == "nccl-one-gpu"
-            os.environ.update(
-                nccl_settings(plan.run_folder, torch.cuda.nccl.version(), one_gpu, rank)
-            )
+            # torch itself knows only the version that it was built with.
+            version = loaded_nccl_version() or torch.cuda.nccl.version()
+            os.environ.update(nccl_settings(plan.run_folder, version, one_gpu, rank))
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo", self.rendezvous,
             rank=rank, world_size=len(names), timeout=timedelta(seconds=plan.options.timeout + 30),

@@ -115,3 +115,15 @@ def test_a_sequence_number_has_as_many_bytes_or_bits_as_fit_into_the_first_row(s
     count = min(32, (shape or (1,))[-1])
     assert encode("bool", shape, 0b101) == bytes([1, 0, 1] + 29 * [0])[:count]
     assert encode("bool", (0, *shape), 0b101) == b""
+
+
+def test_a_process_waits_only_for_its_own_gpu(monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *gpu: waited.append(gpu))
+    tensors.synchronise()
+    assert waited == []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    tensors.synchronise()
+    assert waited == [()]

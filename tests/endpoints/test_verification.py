@@ -11,7 +11,9 @@ import pytest
 import torch
 from in_process import COLOCATED, DEMO, FIELDS, RICH, LocalEdge, LocalEndpoints, flip_bit, on_edge
 
+from dataflow.endpoints import inbox as inbox_module
 from dataflow.endpoints import tensors
+from dataflow.endpoints.inbox import Inbox
 from dataflow.endpoints.payload import number_bytes
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow, chain, scatter_gather
@@ -264,3 +266,17 @@ def test_a_message_of_an_earlier_iteration_is_wrong(message):
         assert sum(edge.verify(10).values()) > (
             message.bytes / 2 if age % 3 and message.bytes > 13 else 0
         )
+
+
+def test_the_verification_takes_memory_on_the_gpu_of_its_worker(monkeypatch):
+    asked = []
+
+    def make_on_host(message, device):
+        asked.append(device)
+        return tensors.like(message, "cpu")
+
+    monkeypatch.setattr(inbox_module, "like", make_on_host)
+    gpu = torch.device("cuda:1")
+    found = Inbox(DEMO.edges_to("reference"), gpu, 1).try_on_unsent_memory({"policy": [[0]]})
+    assert asked == [gpu]
+    assert found == {"policy -> reference": DEMO.message("policy").bytes}  # it is not on a GPU

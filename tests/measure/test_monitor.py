@@ -228,6 +228,26 @@ def test_run_without_progress_times_out(plan, made, monkeypatch):
     )
 
 
+def test_the_actors_that_did_not_start_are_named(plan, made, monkeypatch):
+    monkeypatch.setattr(monitor, "MIN_START_SECONDS", 0.2)
+    object.__setattr__(plan.options, "timeout", 0.1)
+    actors = plan.task_flow.actors
+    made.progress.add_process(actors[0], os.getpid(), 0)
+    missing = ", ".join(actors[1:])
+    assert made.wait(make_driver()) == f"startup timed out after 0.2 s: {missing} did not start"
+    made.plan = replace(plan, device="cuda", gpus=1)
+    assert made.wait(make_driver()).endswith(
+        f"({'each actor needs'} {made.plan.gpus_per_actor:g} of 1 GPUs)"
+    )
+
+
+def test_a_run_that_takes_too_long_altogether_ends_although_it_makes_progress(plan, made):
+    object.__setattr__(plan.options, "run_limit", 0.3)
+    made.progress.phase = ITERATING
+    made.began_at -= 0.2
+    assert made.wait(make_driver()) == "the run did not end within 0.3 s (--run-limit)"
+
+
 @pytest.mark.parametrize(
     "content", ["", "\xff\x00{garbage\n", '{"run": {"secnods": []}}', '{"run": {"order": "one"}}']
 )

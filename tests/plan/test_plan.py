@@ -1,7 +1,6 @@
 """Test what follows from the flags: GPUs, the record, and what a machine must have."""
 
 import importlib.util
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ import psutil
 import pytest
 from conftest import KILOBYTES, parse_options
 
-from common import flags as script_flags
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import validate
 from dataflow.plan.options import FLAGS
@@ -80,6 +78,15 @@ def test_messages_that_do_not_fit_are_rejected(
         else nullcontext()
     ):
         make_plan(runtime, "--transport", transport, *flags)
+
+
+def test_a_configuration_of_a_suite_that_does_not_fit_is_skipped(monkeypatch, no_gpu):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=350 * MIB))
+    (options,) = parse_options("torch", "--transport", "gloo")
+    with pytest.raises(UsageError, match="of memory with online-dpo"):
+        resolve_plan("torch", options)
+    _, skipped = resolve_plan("torch", options, "quick", "configurations")
+    assert isinstance(skipped, Skipped) and "of memory with online-dpo" in str(skipped)
 
 
 @pytest.mark.study("weights")
@@ -165,18 +172,22 @@ def test_transports_that_rely_on_the_memory_order_of_x86_are_skipped_elsewhere(
         )
 
 
-def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-    monkeypatch.setattr(script_flags, "Path", lambda _: tmp_path)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for cuda, count in (("12.8", 2), (None, 0)):  # None: torch for CPUs
-        monkeypatch.setattr(validate, "cuda_version", lambda cuda=cuda: cuda)
-        assert validate.count_gpus() == count
-    for visible, count in (("", 0), ("1", 1), ("0,1,2", 2), ("0, ", 1)):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert script_flags.count_gpus() == count
+@pytest.mark.parametrize(("cuda", "missing"), [
+    (None, None), ("12.8", None), ("13.0", "nixl_cu13"),
+])  # fmt: skip
+def test_nixl_needs_the_package_of_torchs_cuda_version(monkeypatch, no_gpu, cuda, missing):
+    monkeypatch.setattr(validate, "cuda_version", lambda: cuda)
+    installed = ("nixl", "nixl_cu12")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in installed or None)
+    for name in ("rdt nixl", "rdt nixl-pull"):
+        runtime, transport = name.split()
+        options = parse_options(runtime, "--transport", transport, *KILOBYTES)
+        _, skipped = resolve_plan(runtime, *options)
+        if missing is None:
+            assert skipped is None
+        else:
+            assert f"needs {missing}, which is not installed" in str(skipped)
+            assert "nixl-cu13==1.5.1" in str(skipped)
 
 
 def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits(make_plan):

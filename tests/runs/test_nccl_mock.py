@@ -8,7 +8,6 @@ from conftest import KILOBYTES, copy_project
 from in_process import DEMO
 
 IMPORTS = """
-from functools import partial
 from itertools import combinations
 from unittest import mock
 
@@ -28,7 +27,8 @@ def start_mock(models):
 
 """
 GPUS = """
-FLAGS.transport, FLAGS.gpus_per_model, ray.init = "nccl", 1, partial(ray.init, num_gpus=3)
+FLAGS.transport, FLAGS.gpus_per_model = "nccl", 1
+mock.patch("common.cluster.count_gpus", lambda: 3).start()
 """
 MODEL = """    def start_mock(self):
         start_nccl_mock()

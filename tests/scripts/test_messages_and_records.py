@@ -77,6 +77,36 @@ def test_anything_but_a_tensor_of_the_right_size_is_an_error(endpoints, data):
         endpoints["policy"].receive(data)
 
 
+def test_messages_are_held_on_the_device_of_their_reader(endpoints, monkeypatch):
+    """The query of a compiled graph can arrive in host memory, and the clock has its copy to the GPU."""
+    moved, move = [], torch.Tensor.to
+    reader = Endpoint("policy", SIZES)
+    reader.device = "cuda"
+
+    def note_move(tensor, device):
+        moved.append((tensor.nbytes, device))
+        return move(tensor, "cpu").clone()
+
+    monkeypatch.setattr(torch.Tensor, "to", note_move)
+    query = endpoints["driver"].message(7)
+    assert reader.receive(query) == 7
+    assert moved == [(SIZES["driver"], "cuda")]
+    assert reader.held[0].tensor is not query
+
+
+def test_a_direct_message_between_models_that_arrives_on_a_cpu_fails_the_run(
+    endpoints, monkeypatch
+):
+    query, policy = endpoints["driver"].message(1), endpoints["policy"].message(1)
+    assert Endpoint("policy", SIZES, is_direct=True).receive(query) == 1  # the driver is no rank
+    assert Endpoint("driver", SIZES, is_direct=True).receive(endpoints["reward"].message(1)) == 1
+    reader = Endpoint("reference", SIZES, is_direct=True)
+    with pytest.raises(SuiteError, match=r"^policy -> reference: .* arrived on the CPU"):
+        reader.receive(policy)
+    monkeypatch.setattr(torch.Tensor, "device", torch.device("cuda"))
+    assert reader.receive(policy) == 1
+
+
 @pytest.fixture
 def flags(tmp_path, monkeypatch):
     monkeypatch.setenv("DATA_FLOW_LOCK", str(tmp_path))

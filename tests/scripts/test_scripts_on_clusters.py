@@ -11,14 +11,15 @@ from conftest import ROOT
 from common import SuiteError, cluster
 from common.sizes import message_bytes
 
-FLAGS = argparse.Namespace(address="127.0.0.1:6379", sizes=message_bytes(4, 256))
+SIZES = message_bytes(4, 256)
+FLAGS = argparse.Namespace(address="127.0.0.1:6379", sizes=SIZES, device="cpu", gpus_per_model=0)
 WITHOUT_RAY = """
 import argparse, os, signal
 from unittest.mock import patch
 from common import cluster
 from common.sizes import message_bytes
 
-flags = argparse.Namespace(address=None, sizes=message_bytes(4, 256))
+flags = argparse.Namespace(address=None, sizes=message_bytes(4, 256), device="cpu", gpus_per_model=0)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 patch("ray.init").start()
 patch("ray.shutdown").start()
@@ -84,3 +85,40 @@ def test_the_processes_of_a_joined_cluster_get_the_variables_that_decide_about_c
     assert variables["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] == "0"
     assert variables["RAY_CGRAPH_get_timeout"] == "300"
     assert "RAY_AUTH_TOKEN" not in variables
+
+
+def test_a_private_cluster_gets_the_number_of_gpus_if_models_need_them(monkeypatch):
+    monkeypatch.setattr(cluster, "count_gpus", lambda: 2)
+    assert "num_gpus" not in cluster.start_settings(FLAGS, "/tmp")
+    with_gpus = argparse.Namespace(sizes=SIZES, gpus_per_model=0.5)
+    assert cluster.start_settings(with_gpus, "/tmp")["num_gpus"] == 2
+
+
+LATE = """
+import argparse
+from common.cluster import SuiteError, ray_cluster, start_models
+from common.sizes import message_bytes
+
+flags = argparse.Namespace(address=None, sizes=message_bytes(4, 256), device="cpu", gpus_per_model=0)
+
+class Model:
+    def __init__(self, *arguments):
+        pass
+
+try:
+    with ray_cluster(flags):
+        flags.gpus_per_model = 1
+        start_models(Model, flags, seconds=3)
+except SuiteError as error:
+    print(error)
+"""
+
+
+@pytest.mark.runs
+def test_models_for_which_ray_has_no_gpu_are_named_in_one_line():
+    words = [sys.executable, "-c", LATE]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.stdout == (
+        "policy, reference, reward did not start in 3 s: each of 3 models needs 1 GPUs, and Ray has 0: "
+        "use --device cpu, or more GPUs\n"
+    ), done.stderr

@@ -1,0 +1,93 @@
+"""Time copies of the messages of an iteration, with which the times of transports are compared."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from common.gpus import gpu_of_actor
+from common.sizes import EDGES, MODELS
+
+PASSES = 4
+Pair = Sequence[torch.Tensor]  # source and target of a copy
+
+
+def measure_memcpy(
+    sizes: Mapping[str, int], device: str = "cpu", passes: int = PASSES
+) -> list[float]:
+    """Return the seconds of each pass: one copy per edge, one after the other, into memory that was used before.
+
+    On GPUs, a copy goes from the GPU of the sender to that of the reader. They can be the same one.
+    """
+    pairs = []
+    for edge in EDGES:
+        source, target = (device_of(name, device) for name in edge)
+        pairs.append(make_pair(sizes[edge[0]], source, target))
+    return time_copies(pairs, passes)
+
+
+def device_of(name: str, device: str) -> str:
+    """Return the torch device of the tensors of the driver or a model, as a process names it that sees every GPU."""
+    if device == "cpu":
+        return device
+    position = MODELS.index(name) if name in MODELS else 0
+    return gpu_of_actor(position, torch.cuda.device_count())
+
+
+def measure_host_copies(
+    sizes: Mapping[str, int], device: str, passes: int = PASSES
+) -> dict[str, list[float]]:
+    """Return the seconds of each pass of copies between GPUs and host memory; nothing without GPUs."""
+    if device == "cpu":
+        return {}
+    copies = [(sizes[sender], device_of(sender, device)) for sender, _ in EDGES]
+    return time_host_copies(copies, passes)
+
+
+def time_host_copies(
+    copies: Sequence[tuple[int, str]], passes: int = PASSES
+) -> dict[str, list[float]]:
+    """Return the seconds of each pass: every message once to the host, or once from it. copies: bytes and GPU of each.
+
+    Pinned memory is locked, so a GPU reads and writes it directly. Memory of malloc, of the object store and of
+    channels is pageable: NVIDIA's driver copies it through a pinned buffer.
+    """
+    largest = max(size for size, _ in copies)
+    seconds = {}
+    for kind, is_pinned in (("pinned", True), ("pageable", False)):
+        host = torch.ones(largest, dtype=torch.uint8, pin_memory=is_pinned)
+        to_host = []
+        for size, gpu in copies:
+            on_gpu = torch.ones(size, dtype=torch.uint8, device=gpu)
+            to_host.append((on_gpu, host[:size]))
+        from_host = [(target, source) for source, target in to_host]
+        seconds[f"to host, {kind}"] = time_copies(to_host, passes)
+        seconds[f"from host, {kind}"] = time_copies(from_host, passes)
+    return seconds
+
+
+def time_copies(pairs: Sequence[Pair], passes: int) -> list[float]:
+    """Return the seconds of each pass over the pairs, after one that does not count."""
+    copy_seconds(pairs)
+    return [copy_seconds(pairs) for _ in range(passes)]
+
+
+def make_pair(size: int, source: str = "cpu", target: str = "cpu") -> Pair:
+    """Return tensors with this many bytes on two devices. They are written, so a copy causes no page faults."""
+    return (
+        torch.ones(size, dtype=torch.uint8, device=source),
+        torch.ones(size, dtype=torch.uint8, device=target),
+    )
+
+
+def copy_seconds(pairs: Sequence[Pair]) -> float:
+    """Return the seconds in which each source is copied to its target. On GPUs, this waits for the copies."""
+    gpus = {tensor.device for pair in pairs for tensor in pair if tensor.is_cuda}
+    for gpu in gpus:
+        torch.cuda.synchronize(gpu)
+    start = time.perf_counter()
+    for source, target in pairs:
+        target.copy_(source)
+    for gpu in gpus:
+        torch.cuda.synchronize(gpu)
+    return round(time.perf_counter() - start, 9)

@@ -1,0 +1,145 @@
+"""Show what was measured on GPUs, and what a machine with so many cards can measure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from common.gpus import share_of_gpu
+from dataflow.analysis.result import Result
+from dataflow.catalogue.catalogue import TRANSPORTS, Transport, suites
+from dataflow.errors import Skipped
+from dataflow.flows.catalogue import build_flow
+from dataflow.flows.flow import DRIVER
+from dataflow.plan import validate
+from dataflow.plan.command_line import make_options, split_configuration
+from dataflow.plan.plan import Plan
+from dataflow.records.machine import describe_gpus
+from dataflow.report import tables
+from dataflow.report.sections import Group, Table
+from dataflow.report.tables import (
+    Column,
+    Section,
+    format_milliseconds,
+    format_significant,
+    make_table,
+)
+from dataflow.units import format_bytes
+
+TABLE = "gpu"
+CARDS = (1, 2, 3, 8)
+PAGE = "[docs/cluster.md](docs/cluster.md#gpus)"
+NOT_MEASURED = "not measured. Nothing has run on a GPU here"
+NOTES = (
+    "x memcpy: the time divided by that of one copy of each message from the GPU of its sender to that of its reader, "
+    "which can be the same one. x host copies: divided by that of one copy of each message into pinned host memory and "
+    "one back. No transport here uses pinned memory: real systems do.",
+)
+
+
+def format_path(result: Result) -> str:
+    """Return how the messages between actors travelled, as found at run time."""
+    paths = set()
+    for run in result.shown_runs:
+        for edge, path in run.data_paths.items():
+            if DRIVER not in edge.split(" -> "):
+                paths.add(path)
+    return "; ".join(sorted(paths)) or "-"
+
+
+def gpu_columns(group: Group) -> Sequence[Column]:
+    return (
+        Column("configuration", lambda result: result.name),
+        tables.READERS,
+        tables.TIME,
+        Column("95 % interval", tables.format_interval, 1),
+        Column("x memcpy", lambda result: format_significant(result.times_memcpy)),
+        Column("x host copies", format_host_multiple),
+        Column("messages between actors", format_path, is_text=True),
+        Column("status", lambda result: result.status, 2, untimed=True),
+    )
+
+
+def format_host_multiple(result: Result) -> str:
+    return format_significant(result.multiple_of(result.host_copy_seconds))
+
+
+GPU = Table(TABLE, gpu_columns, notes=lambda group: NOTES)
+
+
+def answer_gpus(results: Sequence[Result]) -> str:
+    """Return the times of the largest workload on GPUs, the fastest first, or that nothing was measured."""
+    measured = [result for result in results if result.table == TABLE and result.status == "ok"]
+    if not measured:
+        return f"**GPUs:** {NOT_MEASURED}: {PAGE}."
+    sizes = [result.workload.bytes_per_iteration for result in measured]
+    shown = [result for result in measured if result.workload.bytes_per_iteration == max(sizes)]
+    shown.sort(key=lambda result: result.typical_seconds)
+    times = []
+    for result in shown:
+        times.append(f"`{result.name}` {format_milliseconds(result.typical_seconds)} ms")
+    cards = describe_gpus(shown[0].environments[0])
+    size = format_bytes(max(sizes))
+    return f"**GPUs** ({cards}, {size} per iteration; {PAGE}). {', '.join(times)}."
+
+
+def gpu_sections(results: Sequence[Result]) -> list[Section]:
+    """Return what pages have besides the table of measurements: that there is none, and what cards can measure."""
+    built = [build_cards()]
+    if not any(result.table == TABLE and result.status == "ok" for result in results):
+        sentence = (
+            f"GPUs: {NOT_MEASURED}, neither NCCL nor CUDA IPC. "
+            "No number of this repository says anything about them."
+        )
+        built.append(Section(TABLE, "", sentence))
+    return built
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration of the suite, and the actors that need a place on the cards."""
+
+    transport: Transport
+    name: str
+    flow: str
+    actors: int  # a proxy actor of the driver included
+
+
+def list_candidates() -> Iterator[Candidate]:
+    """Yield the configurations of the suite gpu, in its order."""
+    for part in suites()[TABLE]:
+        for command in part.commands:
+            runtime, name, given = split_configuration(command)
+            (options,) = make_options(name, given)
+            transport = TRANSPORTS[f"{runtime} {name}"]
+            flow = build_flow(options.flow, options.sizes, options.message)
+            plan = Plan(transport, options, flow, "cuda")
+            yield Candidate(
+                transport=transport,
+                name=plan.configuration.name,
+                flow=options.flow,
+                actors=len(plan.task_flow.actors),
+            )
+
+
+def describe_place(candidate: Candidate, cards: int) -> str:
+    """Return how the actors share so many cards; "-" if they are too few."""
+    try:
+        used = validate.require_gpus(candidate.transport, cards, candidate.actors)
+    except Skipped:
+        return "-"
+    return "own card" if share_of_gpu(candidate.actors, used) == 1 else "shared"
+
+
+def build_cards() -> Section:
+    """Return which configurations of the suite gpu a machine with so many cards can measure."""
+    columns = [
+        Column("configuration", lambda candidate: f"`{candidate.name}`"),
+        Column("flow", lambda candidate: candidate.flow, is_text=True),
+    ]
+    for cards in CARDS:
+        columns.append(make_card_column(cards))
+    return Section("gpu-cards", "", table=make_table([*list_candidates()], columns))
+
+
+def make_card_column(cards: int) -> Column:
+    header = "1 card" if cards == 1 else f"{cards} cards"
+    return Column(header, lambda candidate: describe_place(candidate, cards), is_text=True)

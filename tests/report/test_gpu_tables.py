@@ -1,0 +1,90 @@
+"""Test what pages say of GPUs: nothing measured, a table of its own, and what so many cards can measure."""
+
+from made_records import make_record, make_run, rows_of
+
+from dataflow.analysis.result import group_results
+from dataflow.catalogue.catalogue import suites
+from dataflow.plan import validate
+from dataflow.plan.command_line import plan_configuration
+from dataflow.report.gpu_tables import answer_gpus, build_cards, gpu_sections
+from dataflow.report.sections import sections
+
+CARD = {"gpus": ["NVIDIA H100"], "gpu_driver": "580.1", "cuda": "13.0", "nccl": "2.30.7"}
+HOST = {"to host, pinned": [0.03], "from host, pinned": [0.02], "to host, pageable": [0.09]}
+
+
+def on_gpu(transport, seconds, **changes):
+    path = changes.pop("path", "NCCL")
+    fields = {
+        "host_copy_seconds": HOST,
+        "data_paths": {"driver -> policy": "shared memory", "policy -> reference": path},
+    }
+    run = make_run([seconds], **fields)
+    return make_record(transport, run, table="gpu", device="cuda", environment=CARD, **changes)
+
+
+def test_the_pages_say_that_nothing_was_measured_only_while_there_is_no_record():
+    cpu = group_results([make_record("refs", [1.0])])
+    failed = make_record(
+        "refs", make_run([], status="failed", reason="late"), table="gpu", device="cuda"
+    )
+    for results in (cpu, group_results([failed])):
+        assert answer_gpus(results).startswith("**GPUs:** not measured. Nothing has run on a GPU")
+        assert [section.name for section in gpu_sections(results)] == ["gpu-cards", "gpu"]
+    measured = group_results([on_gpu("refs", 0.5), on_gpu("shm", 0.2, runtime="graph")])
+    assert [section.name for section in gpu_sections(measured)] == ["gpu-cards"]
+    assert answer_gpus(measured) == (
+        "**GPUs** (1 x NVIDIA H100, driver 580.1, CUDA 13.0, NCCL 2.30.7, 448 MiB per iteration; "
+        "[docs/cluster.md](docs/cluster.md#gpus)). `graph shm` 200 ms, `store refs` 500 ms."
+    )
+
+
+def test_gpus_have_a_table_of_their_own_with_the_copies_that_their_messages_need():
+    records = [on_gpu("refs", 0.5, path="object store"), on_gpu("nccl", 0.1, runtime="graph")]
+    cpu = make_record("refs", [1.0])
+    built = sections(group_results([*records, cpu]))
+    assert [section.name for section in built] == ["results", "gpu"]
+    table = rows_of(built[1])
+    assert [row["configuration"] for row in table] == ["store refs", "graph nccl"]
+    assert [row["x memcpy"] for row in table] == ["25", "5"]  # 20 ms
+    assert [row["x host copies"] for row in table] == ["10", "2"]  # 30 and 20 ms
+    assert [row["messages between actors"] for row in table] == ["object store", "NCCL"]
+    notes = " ".join(built[1].notes)
+    assert "1 x NVIDIA H100, driver 580.1, CUDA 13.0, NCCL 2.30.7" in notes
+    assert "No transport here uses pinned memory" in notes
+
+
+def test_the_page_says_what_so_many_cards_measure_as_the_suite_skips_it(monkeypatch):
+    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)
+    monkeypatch.setattr(validate, "require_modules", lambda *_: None)
+    shown = rows_of(build_cards())
+    for cards in (1, 2, 3, 8):
+        monkeypatch.setattr(validate, "count_gpus", lambda cards=cards: cards)
+        column = "1 card" if cards == 1 else f"{cards} cards"
+        planned = []
+        for part in suites()["gpu"]:
+            for command in part.commands:
+                planned += plan_configuration(command, {}, "gpu", part.table)
+        places = []
+        for plan, skipped in planned:
+            share = 0 if skipped else plan.gpus_per_actor
+            places.append("-" if skipped else "own card" if share == 1 else "shared")
+        assert [row[column] for row in shown] == places
+        assert all(plan.device == "cuda" and plan.table == "gpu" for plan, _ in planned)
+
+
+def test_one_card_takes_at_most_seven_minutes_and_every_run_has_a_limit(monkeypatch):
+    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)
+    monkeypatch.setattr(validate, "require_modules", lambda *_: None)
+    monkeypatch.setattr(validate, "count_gpus", lambda: 1)
+    limits = []
+    kept = set()
+    for part in suites()["gpu"]:
+        for command in part.commands:
+            for plan, skipped in plan_configuration(command, {}, "gpu", part.table):
+                if not skipped:
+                    limits.append(plan.options.run_limit)
+                    kept.add(plan.configuration.name)
+                    assert plan.options.allow_disturbed  # or a run could be repeated
+    assert sum(limits) <= 7 * 60
+    assert {"store refs --retain-memory", "graph shm --retain-memory"} <= kept
