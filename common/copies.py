@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from common import SuiteError
 from common.gpus import gpu_of_actor
 from common.sizes import EDGES, MODELS
 
@@ -27,11 +28,17 @@ def measure_memcpy(
 
 
 def device_of(name: str, device: str) -> str:
-    """Return the torch device of the tensors of the driver or a model, as a process names it that sees every GPU."""
+    """Return the torch device of the tensors of the driver or a model, as a process names it that sees every GPU.
+
+    Raise SuiteError if torch finds no GPU, for example with a driver that is too old.
+    """
     if device == "cpu":
         return device
+    gpus = torch.cuda.device_count()
+    if not gpus:
+        raise SuiteError("torch finds no GPU: see nvidia-smi, or use --device cpu")
     position = MODELS.index(name) if name in MODELS else 0
-    return gpu_of_actor(position, torch.cuda.device_count())
+    return gpu_of_actor(position, gpus)
 
 
 def measure_host_copies(

@@ -221,9 +221,8 @@ def require_modules(transport: Transport, message: str | None) -> None:
     if message in FORMS and FORMS[message] is None:  # the form is made by the package of its name
         needed.append(message)
     cuda = cuda_version()
-    if (
-        "nixl" in needed and cuda
-    ):  # the package nixl imports the one of torch's CUDA version, and accepts no other
+    # The package nixl imports the one of torch's CUDA version, and accepts no other.
+    if cuda and "nixl" in needed:
         major = cuda.partition(".")[0]
         needed.append(f"nixl_cu{major}")
     for module in needed:

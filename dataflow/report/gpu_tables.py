@@ -65,9 +65,15 @@ def format_host_multiple(result: Result) -> str:
 GPU = Table(TABLE, gpu_columns, notes=lambda group: NOTES)
 
 
+def is_measured(result: Result) -> bool:
+    """Return whether a result of the suite is of GPUs: it can also be rehearsed with --device cpu."""
+    is_on_gpu = result.configuration.device == "cuda"
+    return is_on_gpu and result.table == TABLE and result.status == "ok"
+
+
 def answer_gpus(results: Sequence[Result]) -> str:
     """Return the times of the largest workload on GPUs, the fastest first, or that nothing was measured."""
-    measured = [result for result in results if result.table == TABLE and result.status == "ok"]
+    measured = list(filter(is_measured, results))
     if not measured:
         return f"**GPUs:** {NOT_MEASURED}: {PAGE}."
     sizes = [result.workload.bytes_per_iteration for result in measured]
@@ -84,7 +90,7 @@ def answer_gpus(results: Sequence[Result]) -> str:
 def gpu_sections(results: Sequence[Result]) -> list[Section]:
     """Return what pages have besides the table of measurements: that there is none, and what cards can measure."""
     built = [build_cards()]
-    if not any(result.table == TABLE and result.status == "ok" for result in results):
+    if not any(map(is_measured, results)):
         sentence = (
             f"GPUs: {NOT_MEASURED}, neither NCCL nor CUDA IPC. "
             "No number of this repository says anything about them."

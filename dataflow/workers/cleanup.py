@@ -195,7 +195,8 @@ def process_status(pid: int) -> str | None:
 def clean(folder: Path) -> list[str]:
     """Kill the processes of a run until there are none.
 
-    Then remove the folders of the run, and the semaphores of its channels, which are named after these processes.
+    Then remove the folders of the run, and the files that are named after these processes: semaphores of channels, and
+    torch's counters of shared GPU memory.
     Return the processes that have not ended after CLEAN_SECONDS, for an error message.
     """
     files = [folder / kind for kind in ("semaphores", "pids")]
@@ -211,6 +212,9 @@ def clean(folder: Path) -> list[str]:
     of_channels = [f"{kind}{pid}" for pid in pids for kind in ("obj", "hdr")]
     for creator in (folder.name, *of_channels):
         names += [path.name for path in SHARED_MEMORY.glob(f"sem.{creator}-*")]
+    # torch counts the readers of GPU memory that it shares (CUDA IPC) in files that are named after its owner.
+    for pid in pids:
+        names += [path.name for path in SHARED_MEMORY.glob(f"torch_{pid}_*")]
     # iceoryx2 names its memory after the run.
     names += [path.name for path in SHARED_MEMORY.glob(f"{folder.name}.*")]
     unlink_semaphores(names)

@@ -28,7 +28,8 @@ def test_the_pages_say_that_nothing_was_measured_only_while_there_is_no_record()
     failed = make_record(
         "refs", make_run([], status="failed", reason="late"), table="gpu", device="cuda"
     )
-    for results in (cpu, group_results([failed])):
+    rehearsed = make_record("refs", [1.0], table="gpu")  # with --device cpu
+    for results in (cpu, group_results([failed]), group_results([rehearsed])):
         assert answer_gpus(results).startswith("**GPUs:** not measured. Nothing has run on a GPU")
         assert [section.name for section in gpu_sections(results)] == ["gpu-cards", "gpu"]
     measured = group_results([on_gpu("refs", 0.5), on_gpu("shm", 0.2, runtime="graph")])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from common import copies
+from common import SuiteError, copies
 from common.sizes import EDGES, message_bytes
 
 SIZES = message_bytes(4, 256)
@@ -57,6 +57,12 @@ def test_copies_to_and_from_the_host_are_of_every_edge_and_of_both_kinds_of_memo
     of_senders = ["cuda:0", "cuda:0", "cuda:0", "cuda:1", "cuda:0"]
     assert [place for _, place in made] == ["pinned", *of_senders, "cpu", *of_senders]
     assert made[0][0] == made[6][0] == max(BYTES)
+
+
+def test_a_torch_that_finds_no_gpu_is_one_line(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(SuiteError, match=r"^torch finds no GPU: see nvidia-smi"):
+        copies.measure_memcpy(SIZES, "cuda")
 
 
 def test_the_clock_of_a_copy_waits_for_both_gpus(monkeypatch):

@@ -191,6 +191,8 @@ def dead_run(temporary):
         "sem.obj22-b",
         "sem.hdr33-c",
         "sem.obj33-d",
+        "torch_11_123_0",
+        "torch_33_123_0",
         f"sem.{folder.name}-queue",
     ):
         (cleanup.SHARED_MEMORY / name).touch()
@@ -235,7 +237,8 @@ def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(
     for process in (other, reader):
         process.kill()
         process.wait()
-    assert files_left(temporary) == [f"{cleanup.PREFIX}notes", "sem.hdr11-a", "sem.hdr33-c"]
+    left = [f"{cleanup.PREFIX}notes", "sem.hdr11-a", "sem.hdr33-c", "torch_33_123_0"]
+    assert files_left(temporary) == left
 
 
 def test_the_next_run_leaves_living_and_new_runs_and_those_of_other_machines_alone(

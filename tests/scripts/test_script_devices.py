@@ -1,0 +1,61 @@
+"""Test in which memory the scripts send messages, without Ray and without a GPU."""
+
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+import ray_cg_simulate_chat_learn_data_flow as graph_script
+import simulate_chat_learn_data_flow as store_script
+
+
+class Message:
+    """A message that knows where it lies."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def cpu(self):
+        return Message("host")
+
+
+class FakeModel:
+    """Answers with a message on its GPU, or in host memory, and notes where its inputs were."""
+
+    def __init__(self, seen):
+        def receive(place, *inputs):
+            seen.extend(message.place for message in inputs)
+            return Message(place)
+
+        self.forward = SimpleNamespace(remote=lambda *inputs: receive("gpu", *inputs))
+        self.forward_by_host = SimpleNamespace(remote=lambda *inputs: receive("host", *inputs))
+
+
+@pytest.mark.parametrize(("transport", "place"), [
+    ("driver-queue", "gpu"),  # as in the demo, the driver passes on what lies on its GPU
+    ("ref-queue", "host"), ("refs", "host"),
+])  # fmt: skip
+def test_all_messages_of_a_chain_are_on_gpus_as_in_the_demo_or_in_host_memory(
+    monkeypatch, transport, place
+):
+    monkeypatch.setattr(store_script.ray, "put", lambda value: value)
+    monkeypatch.setattr(store_script.ray, "get", lambda value: value)
+    monkeypatch.setattr(store_script, "through", lambda edge, message: message)
+    seen = []
+    models = [FakeModel(seen) for _ in range(3)]
+    result = store_script.CHAINS[transport](Message("gpu"), *models)
+    assert [*seen, result.place] == [place] * 5
+
+
+@pytest.mark.parametrize("transport", ["shm", "nccl", "pickle"])
+def test_no_message_of_a_graph_has_a_device_in_its_hint(transport):
+    """Ray uses the one that is registered last, so a hint for the driver would move the query to its CPU too."""
+    nodes = MagicMock()
+    nodes.with_tensor_transport.return_value = nodes
+    for model in (nodes.policy, nodes.reference, nodes.reward):
+        model.forward.bind.return_value = nodes
+        model.pass_through.bind.return_value = nodes
+    graph_script.CHAINS[transport](nodes, nodes.policy, nodes.reference, nodes.reward)
+    hints = nodes.with_tensor_transport.call_args_list
+    assert len(hints) == (0 if transport == "pickle" else 4)
+    assert all(not hint.kwargs for hint in hints)
