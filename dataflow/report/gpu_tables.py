@@ -31,7 +31,7 @@ NOT_MEASURED = "not measured. Nothing has run on a GPU here"
 NOTES = (
     "x memcpy: the time divided by that of one copy of each message from the GPU of its sender to that of its reader, "
     "which can be the same one. x host copies: divided by that of one copy of each message into pinned host memory and "
-    "one back. No transport here uses pinned memory: real systems do.",
+    "one back. Ray's own paths through the host use pageable memory, and not pinned memory, as real systems do.",
 )
 
 

@@ -52,7 +52,7 @@ def test_gpus_have_a_table_of_their_own_with_the_copies_that_their_messages_need
     assert [row["messages between actors"] for row in table] == ["object store", "NCCL"]
     notes = " ".join(built[1].notes)
     assert "1 x NVIDIA H100, driver 580.1, CUDA 13.0, NCCL 2.30.7" in notes
-    assert "No transport here uses pinned memory" in notes
+    assert "paths through the host use pageable memory" in notes
 
 
 def test_the_page_says_what_so_many_cards_measure_as_the_suite_skips_it(monkeypatch):
