@@ -173,12 +173,14 @@ def _describe_channel(channel: Any) -> str:
 def check_data_paths(paths: dict[str, str], flow: Flow, hint: Hint, transport: str) -> None:
     """Raise RunFailed if Ray silently chose another channel for an edge, which would be another configuration.
 
-    So it would be if NCCL carried no message at all.
+    So it would be if no message went from GPU to GPU.
     """
     type_hint = "TorchTensorType" if hint else "SharedMemoryType"
     accelerated = [path for path in paths.values() if "Accelerator" in path]
-    if hint == "nccl" and not accelerated:
-        raise RunFailed(f"no message of {flow.name} uses NCCL: this would measure shared memory")
+    if is_accelerated(hint) and not accelerated:
+        raise RunFailed(
+            f"no message of {flow.name} goes from GPU to GPU: this would measure shared memory"
+        )
     for edge in flow.edges:
         is_between_actors = edge.source != DRIVER and edge.source not in flow.returns
         needs_accelerator = is_accelerated(hint) and is_between_actors

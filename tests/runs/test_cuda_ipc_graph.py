@@ -14,7 +14,6 @@ from runs.test_transports import GRPO
 IPC = "dataflow/transports/cuda_ipc.py"
 COMMUNICATOR = "common/cuda_ipc.py"
 IMPORTS = """
-from functools import partial
 from unittest import mock
 
 import ray
@@ -31,7 +30,8 @@ def start_mock(models):
 
 """
 GPU = """
-FLAGS.transport, FLAGS.gpus_per_model, ray.init = "cuda-ipc", 0.3333, partial(ray.init, num_gpus=1)
+FLAGS.transport, FLAGS.gpus_per_model = "cuda-ipc", 0.3333
+mock.patch("common.cluster.count_gpus", lambda: 1).start()
 """
 MEMORY = """    def memory(self, task):
         packed_bytes = self.task_flow.message(task).packed_bytes

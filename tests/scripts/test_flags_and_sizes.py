@@ -83,7 +83,7 @@ def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
     ("graph", 3, [], "cuda", "nccl", 1),
     ("store", 1, [], "cuda", "driver-queue", 0.3333),
     ("graph", 1, [], "cuda", "cuda-ipc", 0.3333),
-    ("graph", 2, [], "cuda", "cuda-ipc", 0.3333),
+    ("graph", 2, ["--device", "cuda"], "cuda", "cuda-ipc", 0.3333),
     ("graph", 1, ["--device", "cpu"], "cpu", "shm", 0),
     ("graph", 3, ["--device", "cpu"], "cpu", "shm", 0),
     ("graph", 1, ["--device", "cuda", "--transport", "shm"], "cuda", "shm", 0.3333),

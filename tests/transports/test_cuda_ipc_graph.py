@@ -3,14 +3,16 @@
 from types import SimpleNamespace
 
 import pytest
+from conftest import reject_options
 from in_process import COLOCATED, DEMO, FIELDS
 from transports.test_data_paths import NCCL, SHARED_MEMORY
 
 from common.cuda_ipc import CudaIpcCommunicator
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.plan import validate
 from dataflow.transports import graph
-from dataflow.transports.cuda_ipc import by_cuda_ipc, bytes_by_pair
+from dataflow.transports.cuda_ipc import bytes_by_pair
 
 
 class FakeActor:
@@ -74,10 +76,10 @@ def test_the_bytes_that_cuda_ipc_copies_are_those_between_actors_once_per_readin
     }
 
 
-def test_a_flow_without_messages_between_actors_is_rejected_before_actors_start():
-    alone = Flow("alone", "alone", FIELDS, (Task("one", (DRIVER,), FIELDS),), ("one",))
-    with pytest.raises(RunFailed, match="alone has no message between actors: choose another"):
-        by_cuda_ipc(SimpleNamespace(sent_flow=alone))
+def test_a_flow_without_messages_between_actors_is_rejected(monkeypatch):
+    monkeypatch.setattr(validate, "count_gpus", lambda: 1)
+    error = reject_options("graph", "--transport", "cuda-ipc", "--flow", "round-trip")
+    assert error.startswith("graph cuda-ipc: round-trip has no message between two actors")
 
 
 def test_a_message_between_actors_over_shared_memory_is_rejected():

@@ -40,7 +40,7 @@ def test_a_graph_without_any_message_over_nccl_is_rejected():
     round_trip = build_flow("round-trip", {}, None)
     paths = {str(edge): SHARED_MEMORY for edge in round_trip.edges}
     check_data_paths(paths, round_trip, "shm", "graph shm")
-    with pytest.raises(RunFailed, match="no message of round-trip uses NCCL"):
+    with pytest.raises(RunFailed, match="no message of round-trip goes from GPU to GPU"):
         check_data_paths(paths, round_trip, "nccl", "graph nccl")
 
 
