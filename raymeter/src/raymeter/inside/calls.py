@@ -452,7 +452,7 @@ def describe_process(before, after):
 
 def add_content(event):
     """Add a number that is equal for equal content, and whether all bytes of an earlier message were equal."""
-    buffers = [parts.inband, *[buffer.raw() for buffer in parts.buffers]]
+    buffers = [parts.inband, *parts.buffers]
     content = identity.sample_sum(buffers)
     event["content"] = content
     seen = contents.get(content)
