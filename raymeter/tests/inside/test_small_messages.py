@@ -1,5 +1,7 @@
 """Small messages are not described, and cost no reading of the thread's clock and page faults."""
 
+import pickle
+
 import pytest
 from raymeter.inside import calls, recorder
 
@@ -66,3 +68,19 @@ def test_a_small_message_that_is_read_costs_no_reading(readings):
     wrapper = calls.make_deserialise_wrapper(lambda *_: "value")
     assert wrapper(None, b"small", b"", None) == "value"
     assert not readings
+
+
+def test_later_messages_of_a_kind_are_described_more_and_more_seldom():
+    described = [count for count in range(1, 1_025) if calls.is_described(count)]
+    assert described == [1, 2, 3, 64, 128, 256, 512, 1_024]
+
+
+def test_ray_gets_each_buffer_and_none_is_in_the_pickle(readings):
+    kept = []
+    value = [bytearray(b"x" * 100), bytearray(b"y" * 100)]
+    wrapped = [pickle.PickleBuffer(part) for part in value]
+    proxy = calls.PickleProxy(pickle)
+    inband = proxy.dumps(wrapped, protocol=5, buffer_callback=kept.append)
+    assert [bytes(buffer.raw()) for buffer in kept] == [bytes(part) for part in value]
+    assert b"xx" not in inband and calls.parts.buffers == kept
+    calls.parts.clear()

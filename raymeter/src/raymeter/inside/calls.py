@@ -18,8 +18,8 @@ from . import alternatives, describe, identity, memory, place, ray_internals, ru
 from .recorder import ALWAYS_SECONDS, Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
-DESCRIBED_FIRST = 3  # messages of a kind that are described, and then one of DESCRIBED_EVERY
-DESCRIBED_EVERY = 64
+DESCRIBED_FIRST = 3  # messages of a kind that are described
+DESCRIBED_AGAIN = 64  # then this one, and the one with twice its number, and so on
 # Of a content that was seen before, so often all bytes are summed, so that a change is noticed.
 VERIFIED_REPEATS = 8
 MAX_CONTENTS = 1_000  # that are remembered
@@ -532,12 +532,18 @@ def add_description(event, value):
     event["function"] = function
     kind = (line, name, event["type"])
     count = kinds_seen[kind] = kinds_seen.get(kind, 0) + 1
-    if count <= DESCRIBED_FIRST or count % DESCRIBED_EVERY == 0:
+    if is_described(count):
         event["fields"] = describe.describe(value)
         event["own_pickling"] = describe.find_own_pickling(value)
         event["is_torch_pickle"] = TORCH_PICKLE in parts.inband
     if count >= DESCRIBED_FIRST and not event["how"]:
         add_alternatives(event, kind, value)
+
+
+def is_described(count):
+    """Return whether a message of a kind is described: the first ones, and later ones more and more seldom."""
+    is_power_of_two = count & (count - 1) == 0
+    return count <= DESCRIBED_FIRST or (count >= DESCRIBED_AGAIN and is_power_of_two)
 
 
 def add_alternatives(event, kind, value):
@@ -624,16 +630,13 @@ class PickleProxy:
         if not recorder or callback is None:
             return self.module.dumps(value, *args, **kwargs)
         buffers = []
-
-        def keep(buffer):
-            buffers.append(buffer)
-            return callback(buffer)
-
-        kwargs["buffer_callback"] = keep
+        kwargs["buffer_callback"] = buffers.append
         inband = self.module.dumps(value, *args, **kwargs)
+        for buffer in buffers:  # Ray's callback keeps each of them, and returns nothing
+            callback(buffer)
         parts.inband_bytes += len(inband)
         parts.inband = inband
-        parts.buffers = [buffer.raw() for buffer in buffers]
+        parts.buffers = buffers
         return inband
 
 

@@ -7,6 +7,7 @@ import sys
 import weakref
 import zlib
 from itertools import islice
+from pickle import PickleBuffer
 
 MAX_LEAVES = 16  # the largest arrays of a message
 MAX_WALKED = 1_000  # parts of a message that are looked at
@@ -14,6 +15,7 @@ SIMPLE = {str, bytes, int, float, bool, type(None)}
 MAX_SAMPLED = 64  # buffers of a message with many of them
 SAMPLED_WORDS = 512  # of 8 bytes, of a buffer
 WORD_BYTES = 8
+MIN_NUMPY_BYTES = 4_096  # of a buffer, below which zlib alone is faster
 COLUMNS = 64  # sums of words, which a change of one word changes
 MIN_LEAF_BYTES = 4_096
 MAX_SUMMED = 4  # of the largest arrays of a message, whose bytes are compared with earlier ones
@@ -25,7 +27,7 @@ def sample_sum(buffers):
     total = zlib.crc32(len(buffers).to_bytes(8, "little"))
     step = max(1, len(buffers) // MAX_SAMPLED)
     for buffer in buffers[::step]:
-        view = memoryview(buffer).cast("B")
+        view = view_of(buffer)
         total = zlib.crc32(len(view).to_bytes(8, "little"), total)
         total = zlib.crc32(sample(view), total)
     return total
@@ -44,6 +46,12 @@ def sample(view):
     return words[::distance].tobytes() + view[-WORD_BYTES:]
 
 
+def view_of(buffer):
+    """Return the bytes of a buffer, which may be one that a pickle has left outside."""
+    raw = buffer.raw() if isinstance(buffer, PickleBuffer) else buffer
+    return memoryview(raw).cast("B")
+
+
 def full_sum(buffers):
     """Return a number that differs if any byte of the buffers differs, but for a chance of about 1 in 2**32.
 
@@ -52,9 +60,9 @@ def full_sum(buffers):
     numpy = sys.modules.get("numpy")
     total = 0
     for buffer in buffers:
-        view = memoryview(buffer).cast("B")
+        view = view_of(buffer)
         whole = len(view) // 8 * 8
-        if numpy is not None and whole:
+        if numpy is not None and whole >= MIN_NUMPY_BYTES:
             words = numpy.frombuffer(view[:whole], numpy.uint64)
             in_rows = len(words) // COLUMNS * COLUMNS
             rows = words[:in_rows].reshape(-1, COLUMNS)
