@@ -15,6 +15,7 @@ from raymeter.profile.program import Program
 
 WAKE_SECONDS = 0.003  # after the start of another method
 MIN_WAITING = 0.005  # of a coroutine
+MAX_OWN_SHARE = 0.1  # of its time in which it computes, which another method does not shorten
 MIN_WAITS = 3  # of a method
 MIN_SHARE = 0.8  # of its waits that end so
 MAX_CHANCE = 0.3  # that a wait would end so if the others began at any time
@@ -56,7 +57,9 @@ def find_waits(program: Program, begins: Mapping[str, float]) -> dict[Method, li
     for run in program.recording.runs:
         is_known = run.kind == "coroutine" and run.by in begins
         waiting = run.seconds - run.own_seconds
-        if is_known and waiting >= MIN_WAITING:
+        most = MAX_OWN_SHARE * run.seconds
+        computes = run.own_seconds > most
+        if is_known and not computes and waiting >= MIN_WAITING:
             task = program.tasks[run.by]
             method = task.actor, task.name
             waits[method].append(run)
