@@ -5,9 +5,10 @@ import random
 import pytest
 from made_programs import make_finding, make_loop, make_steps
 from raymeter.causes.savings import save_sending_all, total
-from raymeter.simulate.graph import Edge, Work, build
+from raymeter.simulate.graph import Edge, build
 from raymeter.simulate.predict import predict
 from raymeter.simulate.without_data import without_data
+from raymeter.simulate.work import Work
 
 
 def state_of(program) -> list:

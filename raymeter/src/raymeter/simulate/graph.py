@@ -18,7 +18,7 @@ What a recording does not explain, such as the time until a worker is free, is t
 keep these delays, or leave them out to see how much of a step the graph explains.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -386,7 +386,9 @@ class Builder:
         for earlier, later in zip(names, after, strict=False):
             finished = self.task_points[earlier].finished
             start = self.task_points[later].start
-            work = self.fetch_of(later) or self.dispatch_of(earlier, later)
+            work = self.fetch_of(later)
+            if not work:
+                work = self.dispatch_of(earlier, later)
             self.graph.connect(finished, start, **work)
 
     def begin_of(self, task: str) -> float:
@@ -498,7 +500,8 @@ class Builder:
             if call is None or not (call.references or call.messages):
                 continue
             point = self.graph.points[points.start]
-            is_explained = any(edge.part for edge in point.edges)
+            parts = [edge.part for edge in point.edges]
+            is_explained = any(parts)
             if is_explained or not point.delay:
                 continue
             task = self.program.tasks[name]
@@ -523,31 +526,3 @@ def name_delay(point: Point, process: str) -> None:
 def merge(calls: list[Call], items: list[Item]) -> list[Call | Item]:
     """Return the calls and items of a thread in the order of time."""
     return sorted([*calls, *items], key=lambda step: step.start)
-
-
-class Work:
-    """The edges with work of one process, in the order of their starts."""
-
-    def __init__(self, edges: list[Edge]) -> None:
-        self.edges = sorted(edges, key=lambda edge: edge.start)
-        self.starts = [edge.start for edge in self.edges]
-        self.last_ends = list(accumulate((edge.end for edge in self.edges), max))
-
-    def at(self, time: float) -> list[Edge]:
-        """Return the edges that contain a time, those that began first, first."""
-        position = bisect_left(self.starts, time)
-        first = max(0, position - MAX_OVERLAPS)
-        found = []
-        for number in range(position - 1, first - 1, -1):
-            if self.last_ends[number] < time:
-                break  # all earlier ones have ended
-            edge = self.edges[number]
-            if edge.end >= time:
-                found.append(edge)
-        found.reverse()
-        return found
-
-    def after(self, time: float, count: int) -> list[Edge]:
-        """Return so many edges that begin at a time or later."""
-        position = bisect_left(self.starts, time)
-        return self.edges[position : position + count]

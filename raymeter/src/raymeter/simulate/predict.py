@@ -9,8 +9,9 @@ from raymeter.findings import Advice, Finding, Prediction, Reorder, Saving
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.contention import find_relief
-from raymeter.simulate.graph import CLOCK_SECONDS, Edge, Graph, Point, Work, build
+from raymeter.simulate.graph import CLOCK_SECONDS, Edge, Graph, Point, build
 from raymeter.simulate.replay import replay, step_seconds
+from raymeter.simulate.work import Work
 
 MAX_ERROR = 0.10  # of the replayed step without changes
 MIN_SHARE = 0.03  # of a step that a change must save
