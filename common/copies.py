@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import torch
 
@@ -89,7 +90,8 @@ def make_pair(size: int, source: str = "cpu", target: str = "cpu") -> Pair:
 
 def copy_seconds(pairs: Sequence[Pair]) -> float:
     """Return the seconds in which each source is copied to its target. On GPUs, this waits for the copies."""
-    gpus = {tensor.device for pair in pairs for tensor in pair if tensor.is_cuda}
+    tensors = chain.from_iterable(pairs)
+    gpus = {tensor.device for tensor in tensors if tensor.is_cuda}
     for gpu in gpus:
         torch.cuda.synchronize(gpu)
     start = time.perf_counter()

@@ -102,9 +102,8 @@ class Record(msgspec.Struct, kw_only=True):
     runs: list[Run] = []
 
 
-@contextmanager
-def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
-    """Yield a new run, and save its record, whatever happens. If it fails, print why and exit with 1, or 130."""
+def make_record(flags: argparse.Namespace, run: Run) -> Record:
+    """Return the record of a run of one of the two scripts."""
     sizes = dict(
         batch_size=flags.batch_size,
         prompt_seq_len=flags.prompt_seq_len,
@@ -122,19 +121,25 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
         "device": flags.device,
     }
     configuration["layout"] = {"existing_cluster": bool(flags.address)}
-    run = Run(
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"), warmup_iterations=flags.warmup
-    )
-    record = Record(
+    return Record(
         workload=workload,
         configuration=configuration,
         environments={"0": describe_machine()},
         runs=[run],
     )
+
+
+@contextmanager
+def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
+    """Yield a new run, and save its record, whatever happens. If it fails, print why and exit with 1, or 130."""
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    run = Run(started_at=started_at, warmup_iterations=flags.warmup)
+    record = make_record(flags, run)
     with only_measurement():
         try:
             yield run
-            run.status, run.reason = "ok", None
+            run.status = "ok"
+            run.reason = None
         except SuiteError as error:
             run.reason = str(error)
             print(f"error: {run.reason}", file=sys.stderr)

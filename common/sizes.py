@@ -4,13 +4,19 @@ import os
 
 MODELS = ("policy", "reference", "reward")
 EDGES = (  # sender and reader of each message
-    ("driver", "policy"), ("policy", "reference"), ("policy", "reward"), ("reference", "reward"), ("reward", "driver"),
-)  # fmt: skip
-INT64_BYTES, FLOAT32_BYTES = 8, 4
+    ("driver", "policy"),
+    ("policy", "reference"),
+    ("policy", "reward"),
+    ("reference", "reward"),
+    ("reward", "driver"),
+)
+INT64_BYTES = 8
+FLOAT32_BYTES = 4
 MIN_STORE_BYTES = 100 * 2**20  # Ray needs 75 MiB
 # As multiples of the bytes of an iteration. A queue through the driver stores most messages twice, and messages of two
 # iterations can be stored at the same time. Processes hold three payloads per sender, what they expect, and copies.
-STORED_ITERATIONS, RESIDENT_ITERATIONS = 4, 9
+STORED_ITERATIONS = 4
+RESIDENT_ITERATIONS = 9
 
 
 def message_bytes(
@@ -22,8 +28,10 @@ def message_bytes(
     """
     tokens = batch_size * samples * (prompt_seq_len + max_new_tokens)
     if tokens % 2:
-        raise ValueError("batch size x samples x sequence length is odd, so the float32 log-probabilities do not fill "
-                         "whole int64 words: make one of the three even")  # fmt: skip
+        raise ValueError(
+            "batch size x samples x sequence length is odd, so the float32 log-probabilities do not fill "
+            "whole int64 words: make one of the three even"
+        )
     policy_bytes = tokens * (INT64_BYTES + FLOAT32_BYTES)  # token ids and log-probabilities
     reference_bytes = tokens * INT64_BYTES  # the demo counts int64 where ChatLearn sends float32
     return {
@@ -53,5 +61,8 @@ def check_memory(sizes: dict[str, int], batch_size: int) -> None:
         largest["/dev/shm"] = 0
     name = min(largest, key=largest.__getitem__)
     if largest[name] < batch_size:
-        raise ValueError(f"--batch-size {batch_size} does not fit into the {free[name] / 2**30:.2f} GiB that are free "
-                         f"in {name}: the largest that fits is {largest[name]}")  # fmt: skip
+        free_gib = free[name] / 2**30
+        raise ValueError(
+            f"--batch-size {batch_size} does not fit into the {free_gib:.2f} GiB that are free in {name}: "
+            f"the largest that fits is {largest[name]}"
+        )

@@ -16,8 +16,14 @@ from common import SuiteError
 
 # They end a program as Ctrl-C does, so that a run keeps its times: among them, the end of a terminal (SIGHUP).
 INTERRUPTS = (
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU,
-)  # fmt: skip
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+)
 
 
 class UsageError(SuiteError):
@@ -58,7 +64,8 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
             os.open(os.devnull, os.O_RDWR)
         if file_number > 0:
             file = TolerantFile(file_number, "w", closefd=False)
-            is_by_line, encoding = file_number == 2 or file.isatty(), stream and stream.encoding
+            is_by_line = file_number == 2 or file.isatty()
+            encoding = stream and stream.encoding
             # A terminal may lack letters such as µ.
             text = io.TextIOWrapper(
                 io.BufferedWriter(file), encoding, "replace", line_buffering=is_by_line
@@ -68,14 +75,14 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     try:
         code = function(*arguments)
     except SuiteError as error:
-        code, message = 2, str(error)
+        code = 2
+        message = str(error)
     except ModuleNotFoundError as error:
-        code, message = (
-            2,
-            f"{error.name} is not installed: run make, or pip install -r requirements.txt",
-        )
+        code = 2
+        message = f"{error.name} is not installed: run make, or pip install -r requirements.txt"
     except KeyboardInterrupt:
-        code, message = 130, "interrupted"
+        code = 130
+        message = "interrupted"
     if message:
         print(f"error: {message}", file=sys.stderr)
     sys.stdout.flush()

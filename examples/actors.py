@@ -30,7 +30,8 @@ def start(*classes: type) -> list[Any]:
 
 def print_times(before: Callable[[], Any], after: Callable[[], Any], repeats: int = 9) -> None:
     """Call each function several times, check that their results are equal, and print the median time of each."""
-    results, texts = set(), []
+    results = set()
+    texts = []
     for name, send in (("before", before), ("after", after)):
         seconds = []
         for _ in range(repeats):

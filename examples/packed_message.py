@@ -33,5 +33,7 @@ class Trainer:
 
 if __name__ == "__main__":
     rollout, trainer = start(Rollout, Trainer)
-    print_times(lambda: ray.get(trainer.train.remote(rollout.generate.remote())),
-                lambda: ray.get(trainer.train_packed.remote(rollout.generate_packed.remote())))  # fmt: skip
+    print_times(
+        lambda: ray.get(trainer.train.remote(rollout.generate.remote())),
+        lambda: ray.get(trainer.train_packed.remote(rollout.generate_packed.remote())),
+    )

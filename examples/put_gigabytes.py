@@ -15,7 +15,9 @@ from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
 
-PUT_BYTES, STORE_BYTES, PUTS = 200 * 2**20, 2 * 2**30, 40
+PUT_BYTES = 200 * 2**20
+STORE_BYTES = 2 * 2**30
+PUTS = 40
 
 
 def measure() -> dict:
@@ -31,9 +33,11 @@ def measure() -> dict:
         object_store_memory=STORE_BYTES,
         log_to_driver=False,
     )
-    array, puts = numpy.ones(PUT_BYTES, dtype=numpy.uint8), []
+    array = numpy.ones(PUT_BYTES, dtype=numpy.uint8)
+    puts = []
     for _ in range(PUTS):
-        faults, start = getrusage(RUSAGE_SELF).ru_minflt, time.perf_counter()
+        faults = getrusage(RUSAGE_SELF).ru_minflt
+        start = time.perf_counter()
         ray.put(array)  # the object is freed at once
         puts.append((time.perf_counter() - start, getrusage(RUSAGE_SELF).ru_minflt - faults))
     return {

@@ -10,7 +10,8 @@ from dataflow.flows.message import flat_message
 from dataflow.transports.shared_ring import Ring, View
 from examples import actors
 
-EDGE, SLOTS = Edge("rollout", "trainer", flat_message(64 * 2**20)), 3
+EDGE = Edge("rollout", "trainer", flat_message(64 * 2**20))
+SLOTS = 3
 
 
 class Rollout(actors.Rollout):
@@ -38,5 +39,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix=f"ring-{os.getpid()}-") as folder:
         for actor in (rollout, trainer):  # the writer first
             ray.get(actor.begin.remote(folder))
-        actors.print_times(lambda: ray.get(trainer.train.remote(rollout.generate.remote())),
-                           lambda: ray.get(trainer.read.remote(rollout.write.remote())))  # fmt: skip
+        actors.print_times(
+            lambda: ray.get(trainer.train.remote(rollout.generate.remote())),
+            lambda: ray.get(trainer.read.remote(rollout.write.remote())),
+        )

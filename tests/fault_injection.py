@@ -26,6 +26,7 @@ CHANGES = {
     "device": lambda payload: map_tensors(lambda tensor: tensor.to("meta"), payload),
     "field": lambda payload: dict(list(payload.items())[1:]),
 }
+SENT_TIMES = {"lost": 0, "doubled": 2}  # how often a message is sent
 
 
 def install(endpoint: Any, fault: str) -> None:
@@ -39,7 +40,9 @@ def install(endpoint: Any, fault: str) -> None:
         return
     if kind == "start":
         raise OSError("injected fault")
-    receive, make_payload, kept = endpoint.receive, endpoint.make_payload, list[Any]()
+    receive = endpoint.receive
+    make_payload = endpoint.make_payload
+    kept: list[Any] = []
 
     def faulty_receive(inputs: Any, task: str = fault_task) -> int:
         if task == fault_task and endpoint.inboxes[task].last + 1 >= first:
@@ -56,18 +59,24 @@ def install(endpoint: Any, fault: str) -> None:
             kept[:] = [payload]
         return payload
 
-    endpoint.receive, endpoint.make_payload = faulty_receive, faulty_make_payload
-    if kind in (
-        "lost",
-        "doubled",
-    ):  # one message, by transports whose endpoints send messages themselves
-        send, times = endpoint.send, {"lost": 0, "doubled": 2}[kind]
+    endpoint.receive = faulty_receive
+    endpoint.make_payload = faulty_make_payload
+    if kind in SENT_TIMES:
+        _send_repeatedly(endpoint, first, SENT_TIMES[kind])
 
-        def faulty_send(task: str, payload: Payload) -> list[Any]:
-            count = times if endpoint.inboxes[task].last == first else 1
-            return [request for _ in range(count) for request in send(task, payload) or ()]
 
-        endpoint.send = faulty_send
+def _send_repeatedly(endpoint: Any, number: int, times: int) -> None:
+    """Send one message so many times, by a transport whose endpoints send messages themselves."""
+    send = endpoint.send
+
+    def faulty_send(task: str, payload: Payload) -> list[Any]:
+        count = times if endpoint.inboxes[task].last == number else 1
+        requests: list[Any] = []
+        for _ in range(count):
+            requests += send(task, payload) or ()
+        return requests
+
+    endpoint.send = faulty_send
 
 
 def _break(kind: str) -> None:

@@ -127,7 +127,7 @@ class LocalEdge:
     """One edge, policy -> reward: its outbox and its inbox."""
 
     def __init__(self, message, slots=3, keep=1):
-        self.outbox = Outbox("policy", message, slots, torch.device("cpu"), False, None)
+        self.outbox = Outbox("policy", message, slots, torch.device("cpu"))
         self.inbox = Inbox((Edge("policy", "reward", message),), torch.device("cpu"), keep)
 
     def send(self, number, change=lambda payload: payload):

@@ -168,10 +168,8 @@ def combine(campaigns: Campaigns) -> list[Row]:
     """
     rows = []
     for configurations in group_by_table(campaigns):
-        measured = []
-        for by_campaign in configurations:
-            if kept := keep_newest_code(by_campaign):
-                measured.append(kept)
+        newest = [keep_newest_code(by_campaign) for by_campaign in configurations]
+        measured = [kept for kept in newest if kept]
         baseline = find_baseline(measured)
         for kept in measured:
             pairs = {}

@@ -21,7 +21,8 @@ def link_seconds(result: Result) -> float | None:
     seconds = []
     for run in result.shown_runs:
         # Failed runs do not name the nodes.
-        if run.links and run.nodes:
+        is_known = run.links and run.nodes
+        if is_known:
             seconds.append(_link_seconds(result, run))
     return median_of([seconds])
 

@@ -302,8 +302,7 @@ class Result:
         """Return the page faults of all processes together; None if they are unknown."""
         counts = []
         for run in self.shown_runs:
-            for cost in run.processes.values():
-                counts.append(cost.minor_faults)
+            counts += [cost.minor_faults for cost in run.processes.values()]
         return self._mean_per_iteration(counts) if counts else None
 
     @property

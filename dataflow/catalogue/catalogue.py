@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,9 +147,13 @@ class SuitePart:
 
 
 def configuration_name(runtime: str, transport: str, flags: Mapping[str, Any]) -> str:
-    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
-             for name, value in flags.items()]  # fmt: skip
-    return " ".join([runtime, transport, *words])
+    words = [runtime, transport]
+    for name, value in flags.items():
+        dashed = name.replace("_", "-")
+        words.append(f"--{dashed}")
+        if value is not True:
+            words.append(shlex.quote(str(value)))
+    return " ".join(words)
 
 
 def readers_get_views(transport: Transport, flags: Mapping[str, Any]) -> bool:
@@ -173,10 +178,8 @@ def _read_entries(kind: str) -> Iterator[dict[str, Any]]:
 
 def _read_transports() -> Iterator[Transport]:
     for fields in _read_entries("transports"):
-        requirements, runtime = (
-            Requirements(**fields.pop("requirements", {})),
-            RUNTIMES[fields.pop("runtime")],
-        )
+        requirements = Requirements(**fields.pop("requirements", {}))
+        runtime = RUNTIMES[fields.pop("runtime")]
         defaults = {"module": runtime.module, "function": fields["name"]}
         yield Transport(runtime, requirements=requirements, **defaults | fields)
 
@@ -195,18 +198,26 @@ CONFIGURATIONS = {variant.name: variant for variant in VARIANTS}
 def suites() -> dict[str, list[SuitePart]]:
     """Return the suites of suites.toml and of the studies, and those that follow from the configurations."""
     files = read_files(Path(__file__).with_name("suites.toml"))
-    core, *of_studies = (
-        {name: [SuitePart(**part) for part in parts] for name, parts in file.items()}
-        for file in files
-    )
+    core, *of_studies = [_make_suites(file) for file in files]
     measured = [variant for variant in VARIANTS if variant.iterations]
     core["benchmark"] = [
         SuitePart("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])
     ]
     # Everything in results/published, so that one call measures all of it, interleaved.
     published = ["benchmark", "stages", "hops", "sweeps", "rdt"]
-    for name, parts in (item for suite in of_studies for item in suite.items()):
-        if name not in core:
-            published.append(name)
-        core[name] = [*core.get(name, []), *parts]
-    return core | {"published": [part for name in published for part in core[name]]}
+    for suite in of_studies:
+        for name, parts in suite.items():
+            if name not in core:
+                published.append(name)
+            core[name] = [*core.get(name, []), *parts]
+    parts_of_published = [core[name] for name in published]
+    core["published"] = [*chain.from_iterable(parts_of_published)]
+    return core
+
+
+def _make_suites(file: Mapping[str, Any]) -> dict[str, list[SuitePart]]:
+    """Return the suites of a file."""
+    made = {}
+    for name, parts in file.items():
+        made[name] = [SuitePart(**part) for part in parts]
+    return made

@@ -13,6 +13,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def find_place(published: Row, row: Row) -> str:
 
 def is_folder_of_campaigns(folder: Path, results: Sequence[Result]) -> bool:
     """Return whether a folder has one folder per campaign."""
-    records = [record for result in results for record in result.records]
+    records = chain.from_iterable(result.records for result in results)
     has_folders = any(path.is_dir() for path in folder.glob("*"))
     return has_folders and all(record.suite == "campaign" for record in records)
 

@@ -127,7 +127,8 @@ def require_namespaces() -> None:
         raise UsageError(
             "network namespaces need root: run sudo .venv/bin/python -m dataflow nodes ..."
         )
-    if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
+    tried = subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False)
+    if tried.returncode:
         raise UsageError(
             "the kernel does not allow network namespaces here: a container needs --privileged"
         )

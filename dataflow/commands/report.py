@@ -35,8 +35,15 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
         help="folder of the charts (default: that of the first record)",
     )
     add("--html", action="store_true", help="also write report.html")
-    add("--publish", type=Path, nargs="?", const=ROOT, metavar="FOLDER", help="write the charts to img/, and the "
-        "tables into README.md and docs/, of this folder (default: this repository)")  # fmt: skip
+    add(
+        "--publish",
+        type=Path,
+        nargs="?",
+        const=ROOT,
+        metavar="FOLDER",
+        help="write the charts to img/, and the tables into README.md and docs/, of this folder "
+        "(default: this repository)",
+    )
     add(
         "--columns",
         choices=["all"],
@@ -51,16 +58,16 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     if not arguments.records:
         arguments.records = find_newest(RESULTS) or [RESULTS / "published"]
         print(f"records: {', '.join(map(str, arguments.records))}")
-    first = arguments.records[0]
-    folder = (
-        arguments.publish / "img"
-        if arguments.publish
-        else first
-        if first.is_dir()
-        else first.parent
-    )
-    arguments.output = arguments.output or folder
+    arguments.output = arguments.output or chart_folder(arguments)
     return arguments
+
+
+def chart_folder(arguments: argparse.Namespace) -> Path:
+    """Return where charts are written without --output."""
+    if arguments.publish:
+        return arguments.publish / "img"
+    first = arguments.records[0]
+    return first if first.is_dir() else first.parent
 
 
 def write_charts(built: Sequence[Any], folder: Path) -> list[Path]:
@@ -84,8 +91,9 @@ def published_elsewhere() -> list[Any]:
 
 def commits_of(results: Sequence[Any]) -> set[str]:
     """Return the known commits of results."""
-    environments = [environment for result in results for environment in result.environments]
-    commits = {environment.get("git_commit") for environment in environments}
+    commits = set()
+    for result in results:
+        commits |= {environment.get("git_commit") for environment in result.environments}
     return {commit for commit in commits if commit}
 
 
@@ -103,12 +111,10 @@ def main(argv: Sequence[str]) -> int:
     if not results:
         raise RecordError(f"{arguments.records[0]} has no runs: measure again")
     if not arguments.mixed:
-        is_published = all(
-            path.resolve().is_relative_to(RESULTS / "published") for path in arguments.records
-        )
-        check_one_machine(
-            results, several_boots=is_published
-        )  # its tables name the number of boots
+        published = RESULTS / "published"
+        is_published = all(path.resolve().is_relative_to(published) for path in arguments.records)
+        # The tables of published records name the number of boots.
+        check_one_machine(results, several_boots=is_published)
     if arguments.publish:
         update_ages({*commits_of(results), *commits_of(published_elsewhere())}, ROOT)
     rows = load_rows() if arguments.publish else []
@@ -118,8 +124,9 @@ def main(argv: Sequence[str]) -> int:
         arguments.output.mkdir(parents=True, exist_ok=True)
         written = write_charts([*built, *of_pages], arguments.output)
         if arguments.html:
-            written.append(arguments.output / "report.html")
-            written[-1].write_text(render.to_html(built), encoding="utf-8")
+            page = arguments.output / "report.html"
+            page.write_text(render.to_html(built), encoding="utf-8")
+            written.append(page)
     except OSError as error:
         path = error.filename or arguments.output  # a full disk names no file
         raise RecordError(

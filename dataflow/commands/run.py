@@ -20,7 +20,7 @@ import random
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +225,9 @@ def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[
     generator = random.Random(seed)
     if runs == 1:
         return [*groups]
-    ordered = [group for _ in range(runs) for group in generator.sample(groups, len(groups))]
+    ordered: list[list[Item]] = []
+    for _ in range(runs):
+        ordered += generator.sample(groups, len(groups))
     return [generator.sample(group, len(group)) for group in ordered]
 
 
@@ -341,7 +343,7 @@ def print_comparisons(suite: str, items: Sequence[Item]) -> None:
     if not suite:
         print_text(*compare_with_first(results))
         return
-    named = [pair for part in suites()[suite] for pair in part.compare]
+    named = [*chain.from_iterable(part.compare for part in suites()[suite])]
     print_text(*compare_named(results, named))
 
 
@@ -368,7 +370,7 @@ def main(argv: Sequence[str]) -> int:
     arguments, given = parse_arguments(argv)
     items, output = plan_items(arguments, given)
     groups = group_items(arguments, [item for item in items if not item.skipped])
-    measured = [item for group in groups for item in group]
+    measured = [*chain.from_iterable(groups)]
     items = [item for item in items if item.skipped] + measured
     is_dry = arguments.dry_run
     new_items = [] if is_dry else find_new_items(items, output, arguments.is_continued)
@@ -382,7 +384,8 @@ def main(argv: Sequence[str]) -> int:
         codes = supervisor.measure_all(ordered)
     if 130 in codes and len(items) > 1 and not arguments.against:
         print_continuation(arguments, output)
-        if not any(run.status == "ok" for item in items for run in item.record.runs):
+        runs = chain.from_iterable(item.record.runs for item in items)
+        if not any(run.status == "ok" for run in runs):
             return 130
     report_code = show_results(arguments, items, output)
     return find_exit_code(codes, measured, report_code)

@@ -15,7 +15,7 @@ import torch
 
 from dataflow.endpoints import tensors
 from dataflow.endpoints.inbox import Inbox, Views
-from dataflow.endpoints.payload import Digests, Memory, Outbox
+from dataflow.endpoints.payload import Digests, Memory, Outbox, PayloadForm
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.endpoints.tensors import Payload
 from dataflow.errors import RunFailed
@@ -88,9 +88,7 @@ class Endpoint:
             flow.message(task),
             slots=flow.slots(in_flight),
             device=self.device,
-            is_packed=self.packed,
-            memory=self.memory(task),
-            copy_in=options.copy_in,
+            form=PayloadForm(self.packed, self.memory(task), options.copy_in),
         )
         if not options.copy_out:
             return

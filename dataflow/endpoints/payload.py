@@ -6,6 +6,7 @@ bytes, field by field. Only if one of them differs, it makes the expected field 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,9 +27,8 @@ Digests = dict[str, list[list[int]]]
 # Slot -> the flat buffer in which its payload, or packed buffer, must lie.
 Memory = Callable[[int], Tensor]
 # Memory (a tensor on a GPU, or a memoryview), and the part of `encode_number` that is written into it.
-Area = tuple[
-    Any, slice
-]  # not a class: Python unpacks a tuple faster than a NamedTuple, and does so inside the clock
+# It is not a class: Python unpacks a tuple faster than a NamedTuple, and does so inside the clock.
+Area = tuple[Any, slice]
 NUMBER_BOOLS = 32  # a field of bools holds one bit of the sequence number per item
 BOOLS = bytes.maketrans(b"01", b"\0\1")
 
@@ -129,12 +129,26 @@ def raw_bytes(tensor: Any) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
+@dataclass(frozen=True)
+class PayloadForm:
+    """What is sent of payloads, and where it lies.
+
+    Inside the timed section, payloads are packed into buffers if `is_packed`, or copied into the given memory if
+    `copy_in`. Otherwise they lie in the given memory from the start.
+    """
+
+    is_packed: bool = False
+    memory: Memory | None = None  # None: anywhere
+    copy_in: bool = False
+
+
+PLAIN = PayloadForm()  # the fields, anywhere
+
+
 class Outbox:
     """Make `slots` different payloads of a message before the timed section.
 
-    Inside the timed section, they are packed into the buffers if `is_packed`, or copied into the given memory if
-    `copy_in`. Otherwise they lie in the given memory from the start. Parameters have one payload, of which
-    `change_parameters` makes the next one; in given memory, they have two.
+    Parameters have one payload, of which `change_parameters` makes the next one; in given memory, they have two.
     """
 
     def __init__(
@@ -143,18 +157,17 @@ class Outbox:
         message: Message,
         slots: int,
         device: torch.device,
-        is_packed: bool = False,
-        memory: Memory | None = None,
-        copy_in: bool = False,
+        form: PayloadForm = PLAIN,
     ) -> None:
+        memory = form.memory
         self.message = message
         self.is_on_cpu = device.type == "cpu"
         self.has_bools = any(field.dtype == "bool" for field in message.fields)
-        self.is_packed = is_packed
+        self.is_packed = form.is_packed
         self.is_in_place = message.is_parameters and not memory
         # Slot -> what is sent of its payload, made inside the clock. None: the payload itself.
         self.convert: Callable[[int], Any] | None = None
-        if is_packed or (memory and copy_in):
+        if form.is_packed or (memory and form.copy_in):
             self.convert = self._pack
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
@@ -164,7 +177,7 @@ class Outbox:
         self.buffers: list[Tensor] = []
         self.parts: list[list[Tensor]] = []  # the fields in each buffer
         self.areas: list[list[Area]] = []  # of the sequence number, per slot
-        if is_packed and not memory:
+        if form.is_packed and not memory:
             memory = partial(_make_buffer, message, device)
         for slot in range(slots):
             fields = [make_field(field, sender, slot) for field in message.fields]

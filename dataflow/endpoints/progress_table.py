@@ -84,7 +84,8 @@ class ProgressTable:
         self.integers[1] = number
 
     def ended(self, number: int, start: float, end: float) -> None:
-        self.times[2 * number - 2], self.times[2 * number - 1] = start, end
+        self.times[2 * number - 2] = start
+        self.times[2 * number - 1] = end
         self.integers[2] = number
 
     def iteration(self, number: int) -> tuple[float, float]:

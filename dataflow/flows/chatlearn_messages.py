@@ -49,8 +49,10 @@ class SampleBatch:
         }
         longest = max(both)
         if self.padding == "vllm" and longest > self.seq_length:
-            raise ValueError(f"a sample has {longest} tokens, more than --seq-length {self.seq_length}: raise "
-                             "--seq-length, or give a shorter --prompt-len or --response-len")  # fmt: skip
+            raise ValueError(
+                f"a sample has {longest} tokens, more than --seq-length {self.seq_length}: "
+                "raise --seq-length, or give a shorter --prompt-len or --response-len"
+            )
         self.padded = self.seq_length if self.padding == "vllm" else max(prompts) + max(responses)
 
     def message(self, name: str, *left_out: str) -> Message:
@@ -99,7 +101,9 @@ def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
     try:
         if kind == "lognormal":
             median, sigma, limit = numbers
-            shortest, longest, mean = 1, int(limit), math.log(float(median))
+            shortest = 1
+            longest = int(limit)
+            mean = math.log(float(median))
             lengths = [round(generator.lognormvariate(mean, float(sigma))) for _ in range(count)]
         elif kind == "uniform":
             shortest, longest = map(int, numbers)

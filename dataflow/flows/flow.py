@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain
 from typing import Any
 
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
@@ -49,9 +49,8 @@ class Edge:
         return f"{self.source} -> {self.reader}"
 
     def __hash__(self) -> int:
-        return hash(
-            (self.source, self.reader)
-        )  # hashing all fields would take longer than sending a small message
+        # Hashing all fields would take longer than sending a small message.
+        return hash((self.source, self.reader))
 
 
 @dataclass(frozen=True)
@@ -76,14 +75,18 @@ class Flow:
             if task.name in names or task.actor == DRIVER:
                 raise ValueError(f"flow {self.name}: the name {task.name} is taken")
             if not task.reads or not names.issuperset(task.reads):
-                raise ValueError(f"flow {self.name}: {task.name} reads {list(task.reads)}: give names of tasks before "
-                                 f"it or {DRIVER}, at least one")  # fmt: skip
+                raise ValueError(
+                    f"flow {self.name}: {task.name} reads {list(task.reads)}: "
+                    f"give names of tasks before it or {DRIVER}, at least one"
+                )
             names.add(task.name)
         if not self.returns or DRIVER in self.returns or not names.issuperset(self.returns):
             raise ValueError(
                 f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one"
             )
-        read = {source for task in self.tasks for source in task.reads} | set(self.returns)
+        read = set(self.returns)
+        for task in self.tasks:
+            read.update(task.reads)
         for source in sorted(names - read):
             raise ValueError(f"flow {self.name}: the message of {source} has no reader")
 
@@ -116,7 +119,7 @@ class Flow:
     @property
     def edges(self) -> tuple[Edge, ...]:
         """Return all edges in the order in which their readers run. The driver's are last."""
-        return tuple(edge for edges in self._inputs.values() for edge in edges)
+        return tuple(chain.from_iterable(self._inputs.values()))
 
     def edges_to(self, reader: str) -> tuple[Edge, ...]:
         """Return the edges that a task or DRIVER reads, in argument order."""
@@ -125,19 +128,18 @@ class Flow:
     def edges_from(self, source: str) -> tuple[Edge, ...]:
         return self._outputs[source]
 
+    # Cached, because transports ask inside the timed section.
     @cached_property
-    def _inputs(
-        self,
-    ) -> dict[str, tuple[Edge, ...]]:  # cached, because transports ask inside the timed section
-        reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
-        return {
-            reader: tuple(
-                Edge(s, reader, self.message(s))
-                for s in sources
-                if self.actor(s) != self.actor(reader)
-            )
-            for reader, sources in reads.items()
-        }
+    def _inputs(self) -> dict[str, tuple[Edge, ...]]:
+        inputs = {task.name: self._edges_between(task.reads, task.name) for task in self.tasks}
+        inputs[DRIVER] = self._edges_between(self.returns, DRIVER)
+        return inputs
+
+    def _edges_between(self, sources: Iterable[str], reader: str) -> tuple[Edge, ...]:
+        """Return the edges to a reader from the sources that are on other actors."""
+        actor = self.actor(reader)
+        others = [source for source in sources if self.actor(source) != actor]
+        return tuple(Edge(source, reader, self.message(source)) for source in others)
 
     @cached_property
     def _outputs(self) -> dict[str, tuple[Edge, ...]]:
@@ -166,9 +168,11 @@ class Flow:
         """Return the number of edges on the longest (max) or shortest (min) path from the query to a result."""
         edges = {DRIVER: 0}
         for task in self.tasks:
-            edges[task.name] = choose(
-                edges[source] + (self.actor(source) != task.actor) for source in task.reads
-            )
+            lengths = []
+            for source in task.reads:
+                is_edge = self.actor(source) != task.actor
+                lengths.append(edges[source] + is_edge)
+            edges[task.name] = choose(lengths)
         return 1 + choose(edges[name] for name in self.returns)
 
     @property
@@ -182,8 +186,11 @@ class Flow:
 
     def with_messages(self, change: Callable[[Message], Message]) -> "Flow":
         """Return the flow with other messages."""
-        tasks = tuple(replace(task, sends=change(task.sends)) for task in self.tasks)
-        return replace(self, query=change(self.query), tasks=tasks)
+        tasks = []
+        for task in self.tasks:
+            message = change(task.sends)
+            tasks.append(replace(task, sends=message))
+        return replace(self, query=change(self.query), tasks=tuple(tasks))
 
 
 def with_proxy_actor(flow: Flow) -> Flow:
@@ -191,37 +198,46 @@ def with_proxy_actor(flow: Flow) -> Flow:
 
     The driver starts each iteration with 8 bytes and gets an acknowledgement.
     """
-    tasks = [
-        replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads))
-        for task in flow.tasks
-    ]
-    begin, end = (
-        Task("query", (DRIVER,), flow.query, PROXY),
-        Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY),
-    )
+    tasks = []
+    for task in flow.tasks:
+        reads = tuple("query" if source == DRIVER else source for source in task.reads)
+        tasks.append(replace(task, reads=reads))
+    begin = Task("query", (DRIVER,), flow.query, PROXY)
+    end = Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY)
     return replace(flow, query=ACKNOWLEDGEMENT, tasks=(begin, *tasks, end), returns=("result",))
 
 
 def shrink_messages(flow: Flow) -> Flow:
     """Return the flow with as many fields in each message, of one tensor of 8 bytes each, and tasks that only send."""
-    shrunk = flow.with_messages(
-        lambda message: Message(tuple(Field(name, "int64", (1,)) for name in message.names))
-    )
-    return replace(
-        shrunk, tasks=tuple(replace(task, work=None, other_bytes=0) for task in shrunk.tasks)
-    )
+
+    def shrink(message: Message) -> Message:
+        fields = [Field(name, "int64", (1,)) for name in message.names]
+        return Message(tuple(fields))
+
+    shrunk = flow.with_messages(shrink)
+    tasks = [replace(task, work=None, other_bytes=0) for task in shrunk.tasks]
+    return replace(shrunk, tasks=tuple(tasks))
 
 
 def tasks_in_turn(actor: str, messages: Sequence[Message]) -> list[Task]:
     """Return one task per message. The first one waits for the driver, and each of the others for the one before it."""
-    names = [f"{actor}.{index}" for index in range(len(messages))] if len(messages) > 1 else [actor]
-    pairs = zip(pairwise([DRIVER, *names]), messages, strict=True)
-    return [Task(name, (before,), message, actor) for (before, name), message in pairs]
+    names = [actor]
+    if len(messages) > 1:
+        names = [f"{actor}.{index}" for index in range(len(messages))]
+    tasks = []
+    before = DRIVER
+    for name, message in zip(names, messages, strict=True):
+        task = Task(name, (before,), message, actor)
+        tasks.append(task)
+        before = name
+    return tasks
 
 
 def check_name(name: str, others: str = "_-") -> None:
     """Raise ValueError if this cannot be the name of an actor, or of a task with these `others` in it."""
     match = isinstance(name, str) and re.fullmatch(f"[A-Za-z][A-Za-z0-9{others}]*", name)
     if not match or len(name) > MAX_NAME_LENGTH:
-        raise ValueError(f"{name!r} is not a name: use letters, digits, dashes and underscores, a letter first, and at "
-                         f"most {MAX_NAME_LENGTH} characters")  # fmt: skip
+        raise ValueError(
+            f"{name!r} is not a name: use letters, digits, dashes and underscores, a letter first, "
+            f"and at most {MAX_NAME_LENGTH} characters"
+        )

@@ -12,15 +12,28 @@ from dataflow.units import parse_bytes
 
 NUMBER_BYTES = 8  # of a sequence number
 MODELS = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
-ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
-              "str": 1, "ints": 8, "floats": 8}  # fmt: skip
+ITEM_BYTES = {
+    "int64": 8,
+    "int32": 4,
+    "uint8": 1,
+    "bool": 1,
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "str": 1,
+    "ints": 8,
+    "floats": 8,
+}
 PYTHON_DTYPES = {
     "str": "uint8",
     "ints": "int64",
     "floats": "float64",
 }  # Python objects -> the dtype they are packed as
 ARRAY_DTYPES = PYTHON_DTYPES | {"bfloat16": "uint16"}  # of numpy arrays, which have no bfloat16
-VALUES, OFFSETS = "_values", "_offsets"  # the ends of the names of the two fields of a jagged one
+# The ends of the names of the two fields of a jagged one.
+VALUES = "_values"
+OFFSETS = "_offsets"
 ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
 
 
@@ -97,7 +110,8 @@ class Field:
         The first one is the lowest part of the sequence number, and the last ones show readers the version. The others
         are evenly spaced.
         """
-        count, number_items = math.prod(self.shape), NUMBER_BYTES // ITEM_BYTES[self.dtype]
+        count = math.prod(self.shape)
+        number_items = NUMBER_BYTES // ITEM_BYTES[self.dtype]
         first = min(self.shape[-1], number_items)
         end = max(first, count - number_items)
         return [slice(0, 1), slice(first, end, round(1 / self.changed_share)), slice(end, count)]
@@ -169,16 +183,17 @@ class Message:
     @cached_property
     def tensor_bytes(self) -> tuple[int, ...]:
         """Return the bytes of each tensor, string and list of numbers, field by field."""
-        return tuple(
-            math.prod(shape) * ITEM_BYTES[field.dtype]
-            for field in self.fields
-            for shape in field.shapes
-        )
+        sizes: list[int] = []
+        for field in self.fields:
+            item_bytes = ITEM_BYTES[field.dtype]
+            sizes += [math.prod(shape) * item_bytes for shape in field.shapes]
+        return tuple(sizes)
 
     @cached_property
     def spans(self) -> tuple[slice, ...]:
         """Return the bytes of each field in the packed message; the tensors of a list have no gaps between them."""
-        spans, end = [], 0
+        spans = []
+        end = 0
         for field in self.fields:
             begin = -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
             end = begin + field.bytes
@@ -226,8 +241,11 @@ def model_fields(model: str, scale: float, lora_rank: int = 0) -> list[Field]:
         except ValueError:
             items = 0
         if not items:
-            raise ValueError(f"unknown --model {model}{did_you_mean(model, MODELS)}: give {', '.join(MODELS)}, or the "
-                             "size of one flat tensor of at least 8 bytes, such as 1GiB")  # fmt: skip
+            known = ", ".join(MODELS)
+            raise ValueError(
+                f"unknown --model {model}{did_you_mean(model, MODELS)}: give {known}, "
+                "or the size of one flat tensor of at least 8 bytes, such as 1GiB"
+            )
         if lora_rank:
             raise ValueError(f"--lora-rank: a --model of {model} has no matrices: leave it out")
         return [Field("flat", "int64", (items,), is_parameter=True)]
@@ -235,15 +253,13 @@ def model_fields(model: str, scale: float, lora_rank: int = 0) -> list[Field]:
     lines = [] if lora_rank else list(known["once"])
     for layer in range(known["layers"]):
         lines += [f"{layer}.{line}" for line in known["layer"]]
-        lines += [
-            f"{layer}.{expert}.{line}"
-            for expert in range(known.get("experts", 0))
-            for line in known["expert"]
-        ]
+        for expert in range(known.get("experts", 0)):
+            lines += [f"{layer}.{expert}.{line}" for line in known["expert"]]
     shapes: dict[str, tuple[int, ...]] = {}
     for line in lines:
         name, first, *rest = line.split()
-        rows, columns = max(1, round(int(first) * scale)), tuple(map(int, rest))
+        rows = max(1, round(int(first) * scale))
+        columns = tuple(map(int, rest))
         if not lora_rank:
             shapes[name] = (rows, *columns)
         elif columns:

@@ -4,7 +4,7 @@ import inspect
 import re
 import runpy
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -48,18 +48,36 @@ def parse_flow(text: str) -> Flow:
     side. It starts actors that nobody sends to with 8 bytes. Actors that send nothing acknowledge to it, and the
     iteration ends with the last acknowledgement.
     """
+    steps = [step.strip() for step in text.split(";") if step.strip()]
+    reads, sends = _parse_steps(steps)
+    names = [name for name in dict.fromkeys([*sends, *reads]) if name != DRIVER]
+    check_reserved(names)
+    sources = {name: tuple(reads.get(name) or [DRIVER]) for name in names}
+    order = _sort_tasks(sources)
+    tasks = [Task(name, sources[name], sends.get(name, ACKNOWLEDGEMENT)) for name in order]
+    silent = [name for name in order if name not in sends]
+    results = [*reads.get(DRIVER, []), *silent]
+    return Flow(
+        name=text,
+        title="; ".join(map(_name_step, steps)),
+        query=sends.get(DRIVER, ACKNOWLEDGEMENT),
+        tasks=tuple(tasks),
+        returns=tuple(dict.fromkeys(results)),
+    )
+
+
+def _parse_steps(steps: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, Message]]:
+    """Return the senders that each reader reads, and the message of each sender."""
     reads: dict[str, list[str]] = {}
     sends: dict[str, Message] = {}
-    steps = [step.strip() for step in text.split(";") if step.strip()]
     for step in steps:
         match = re.fullmatch(rf"([^:]+?){ARROW}([^:]+):(.+)", step)
         if not match:
             raise ValueError(
                 f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'"
             )
-        senders, readers = (
-            [name.strip() for name in names.split(",")] for names in match.groups()[:2]
-        )
+        senders = _split_names(match[1])
+        readers = _split_names(match[2])
         message = _parse_message(match[3])
         for sender in senders:
             if sends.setdefault(sender, message) != message:
@@ -70,11 +88,17 @@ def parse_flow(text: str) -> Flow:
                 if sender in reads.setdefault(reader, []) or sender == reader:
                     raise ValueError(f"{sender} sends to {reader} twice, or to itself")
                 reads[reader].append(sender)
-    names = [name for name in dict.fromkeys([*sends, *reads]) if name != DRIVER]
-    check_reserved(names)
-    sources = {name: reads.get(name) or [DRIVER] for name in names}
+    return reads, sends
+
+
+def _split_names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _sort_tasks(sources: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the tasks, each after those that it reads; raise ValueError if there is a cycle."""
     try:
-        order = [name for name in TopologicalSorter(sources).static_order() if name != DRIVER]
+        return [name for name in TopologicalSorter(sources).static_order() if name != DRIVER]
     except CycleError as error:
         cycle = " -> ".join(error.args[1])
         raise ValueError(
@@ -82,17 +106,12 @@ def parse_flow(text: str) -> Flow:
             "that go back, measure them with --flow weights, or beside this flow with --beside "
             "'trainer -> rollout: 1GB'"
         ) from None
-    return Flow(
-        name=text,
-        title="; ".join(" ".join(step.partition(":")[0].split()) for step in steps),
-        query=sends.get(DRIVER, ACKNOWLEDGEMENT),
-        tasks=tuple(
-            Task(name, tuple(sources[name]), sends.get(name, ACKNOWLEDGEMENT)) for name in order
-        ),
-        returns=tuple(
-            dict.fromkeys([*reads.get(DRIVER, []), *(name for name in order if name not in sends)])
-        ),
-    )
+
+
+def _name_step(step: str) -> str:
+    """Return who sends to whom, with one space between words."""
+    names, _, _ = step.partition(":")
+    return " ".join(names.split())
 
 
 def _parse_size(text: str) -> int:
@@ -114,9 +133,13 @@ def _parse_message(text: str) -> Message:
             rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(ITEM_BYTES)})\s+(.+)", part
         )
         if not match or not (match[1] or match[2]):
-            raise ValueError(f"cannot read {part!r}: give name, dtype ({', '.join(ITEM_BYTES)}) and bytes, or 300 x "
-                             "float32 4KB")  # fmt: skip
-        name, dtype, count = match[1] or "tensors", match[3], int(match[2] or 1)
+            dtypes = ", ".join(ITEM_BYTES)
+            raise ValueError(
+                f"cannot read {part!r}: give name, dtype ({dtypes}) and bytes, or 300 x float32 4KB"
+            )
+        name = match[1] or "tensors"
+        dtype = match[3]
+        count = int(match[2] or 1)
         if not name.isidentifier():
             raise ValueError(
                 f"{name} is not the name of a field: use letters, digits and underscores, a letter first"

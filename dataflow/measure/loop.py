@@ -121,7 +121,8 @@ class Measurement:
         """Tell the warm-up how long these iterations took, and how many page faults they had."""
         earlier = self.counted
         self.counted = self.counters.read()
-        first, count = numbers[0], len(numbers)
+        first = numbers[0]
+        count = len(numbers)
         if first == 1:
             return
         begin, end = self.table.interval(first, self.last)
@@ -156,7 +157,8 @@ class Measurement:
 
     def judge(self) -> None:
         """Set the status, and the reason if the run has failed."""
-        plan, run = self.plan, self.run
+        plan = self.plan
+        run = self.run
         nodes = self.workers.worker_nodes
         failures = [
             self.verified.find_failure(),

@@ -20,7 +20,8 @@ from dataflow.plan.plan import Plan
 from dataflow.records.machine import read_cpu_seconds
 from dataflow.trace.spans import count_faults
 
-WARM_PASSES, COLD_PASSES = 4, 2
+WARM_PASSES = 4
+COLD_PASSES = 2
 MAX_EVICTED_BYTES = 64 * 2**20  # larger than most caches
 CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of process p has the number (~p << 3) | 2
 
@@ -32,7 +33,9 @@ def measure_copies(plan: Plan) -> tuple[list[float], list[float], list[float], i
     threads into host memory that is mapped anew for each copy. The first warm pass does not count. On GPUs, all
     are warm, from the GPU of the sender to that of the reader, which can be the same one.
     """
-    flow, threads, cores = plan.sent_flow, plan.options.threads, len(os.sched_getaffinity(0))
+    flow = plan.sent_flow
+    threads = plan.options.threads
+    cores = len(os.sched_getaffinity(0))
     pairs = []
     for edge in flow.edges:
         senders, readers = (plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader))

@@ -159,7 +159,8 @@ def plan_suite(
 
 def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
     """Return the item with this code and with that of another checkout; their records go to new/ and old/."""
-    folder, name = item.path.parent, item.path.name
+    folder = item.path.parent
+    name = item.path.name
     old_plan = replace(item.plan, checkout=checkout.resolve())
     old = Item((old_plan, None), folder / "old" / name, f"{item.label}, {checkout.resolve().name}")
     return [Item((item.plan, None), folder / "new" / name, item.label), old]

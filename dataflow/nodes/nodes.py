@@ -70,7 +70,8 @@ class NodeAgent:
 
     def end(self) -> NodeCosts:
         """Return what the node has done since `begin`."""
-        before, now = self.before, self._count()
+        before = self.before
+        now = self._count()
         seconds = now.seconds - before.seconds
         busy_seconds = now.busy_seconds - before.busy_seconds
         steal_seconds = now.steal_seconds - before.steal_seconds
@@ -179,7 +180,8 @@ class Nodes:
 
     def _time_link(self, link: Link, listener: tuple[str, int]) -> float:
         """Return the seconds of one pass over a link."""
-        reader, source = self.agents[link.reader], self.agents[link.source]
+        reader = self.agents[link.reader]
+        source = self.agents[link.source]
         receiving = reader.receive.remote(link.connections)
         sending = source.send.remote(listener, link.connections, link.bytes)
         seconds, _ = ray.get([sending, receiving])
@@ -217,7 +219,8 @@ class Nodes:
         readings = self.clocks.get(node)
         if not readings:
             return seconds
-        first, last = readings[0], readings[-1]
+        first = readings[0]
+        last = readings[-1]
         drift = 0.0  # seconds per second of the node's clock
         if last.seconds > first.seconds:
             drift = (last.ahead - first.ahead) / (last.seconds - first.seconds)

@@ -40,10 +40,8 @@ class Durations:
     def iterations_seconds(self, plan: Plan) -> float | None:
         """Return the time of all iterations of a run of a plan; None if no campaign measured it."""
         count = plan.options.iterations
-        times = []
-        for run in self.runs:
-            if run.is_of(plan):
-                times.append(run.untimed_seconds + count * run.iteration_seconds)
+        past = [run for run in self.runs if run.is_of(plan)]
+        times = [run.untimed_seconds + count * run.iteration_seconds for run in past]
         return median(times) if times else None
 
     def other_seconds(self, plan: Plan) -> float | None:
@@ -93,9 +91,7 @@ def read_campaign(folder: Path) -> list[PastRun]:
     """Return the ok runs of a campaign. They were measured one after the other, repetitions included."""
     measured: list[tuple[Record, Run]] = []
     for record in files.load_all([folder]):
-        for run in record.runs:
-            if run.status != "skipped":
-                measured.append((record, run))
+        measured += [(record, run) for run in record.runs if run.status != "skipped"]
     measured.sort(key=start_of)
     past = []
     for position, (record, run) in enumerate(measured):

@@ -155,12 +155,14 @@ class Plan:
     @property
     def resident_bytes(self) -> int:
         """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
-        flow, in_flight = self.task_flow, self.options.in_flight
+        flow = self.task_flow
+        in_flight = self.options.in_flight
         copies = 2 if self.options.copy_in else 1  # the producers' own, and those in shared memory
         is_in_place = flow.has_parameters and not self.transport.requirements.shared_memory
         slots = 1 if is_in_place else flow.slots(in_flight)
         # Readers hold the inputs of the last iterations while the next one arrives.
-        pools, inputs = slots * copies * flow.sent_bytes, (in_flight + 1) * flow.bytes_per_iteration
+        pools = slots * copies * flow.sent_bytes
+        inputs = (in_flight + 1) * flow.bytes_per_iteration
         return pools + inputs + self.needed_store_bytes + self.added.memory_bytes
 
     @property
@@ -180,7 +182,8 @@ class Plan:
 
     @cached_property
     def workload(self) -> Workload:
-        options, flow = self.options, self.requested_flow
+        options = self.options
+        flow = self.requested_flow
         sizes = flow_sizes(options.flow, None if options.fields else options.message)
         sizes |= {name: value for name, value in options.sizes.items() if value is not None}
         message = "flat" if flow.is_flat else options.message or "fields"
@@ -188,17 +191,24 @@ class Plan:
 
     @cached_property
     def configuration(self) -> Configuration:
-        options, transport, flags = self.options, self.transport, self.options.configuration_flags
-        placement, link = str(options.placement), os.environ.get(LINK_VARIABLE, "")
+        options = self.options
+        transport = self.transport
+        flags = self.options.configuration_flags
+        placement = str(options.placement)
+        link = os.environ.get(LINK_VARIABLE, "")
         place = placement if "=" in placement else ""
         layout = Layout("spread" if place else placement, bool(options.address), place, link)  # type: ignore[arg-type]
         return Configuration(transport.runtime.name, transport.name, flags, self.device, layout)  # type: ignore[arg-type]
 
     def new_record(self) -> Record:
         return Record(
-            suite=self.suite, table=self.table, workload=self.workload, configuration=self.configuration,
-            traced=self.options.trace, arguments=self.options.arguments,
-        )  # fmt: skip
+            suite=self.suite,
+            table=self.table,
+            workload=self.workload,
+            configuration=self.configuration,
+            traced=self.options.trace,
+            arguments=self.options.arguments,
+        )
 
 
 @dataclass(frozen=True)
@@ -317,21 +327,27 @@ def resolve_plan(
         if not suite:
             raise
         return plan, Skipped(str(error))  # the other configurations of the suite may fit
-    plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=store_bytes), None, None
-    if options.beside:  # it goes on until it is ended, and verifies each iteration
-        unset: dict[str, Any] = dict.fromkeys(
-            [*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"]
-        )
-        endless: dict[str, Any] = {
-            "flow": options.beside,
-            "iterations": MAX_BESIDE,
-            "warmup": 0,
-            "in_flight": 1,
-            "trace": False,
-        }
-        beside_options = replace(options, placement=None, **unset, **endless)
+    plan = replace(plan, gpus=gpus, store_bytes=store_bytes)
+    beside = None
+    skipped = None
+    if options.beside:
         try:
-            beside, skipped = resolve_plan(runtime_name, beside_options)
+            beside, skipped = resolve_plan(runtime_name, options_beside(options))
         except UsageError as error:
             raise UsageError(f"--beside {options.beside}: {error}") from None
     return replace(plan, beside=beside), skipped
+
+
+def options_beside(options: Options) -> Options:
+    """Return the options of the flow of --beside. It goes on until it is ended, and verifies each iteration."""
+    unset: dict[str, Any] = dict.fromkeys(
+        [*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"]
+    )
+    endless: dict[str, Any] = {
+        "flow": options.beside,
+        "iterations": MAX_BESIDE,
+        "warmup": 0,
+        "in_flight": 1,
+        "trace": False,
+    }
+    return replace(options, placement=None, **unset, **endless)

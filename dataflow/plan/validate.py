@@ -45,6 +45,15 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield from study.find_errors(transport, options, flow)
 
 
+def find_fetch_errors(label: str, options: Options) -> Iterator[str]:
+    """Yield the errors of flags for readers that fetch their messages, of a transport whose readers do not."""
+    advice = f"readers of {label} do not fetch their messages: leave it out"
+    if options.reuse_buffers:
+        yield f"--reuse-buffers: {advice}"
+    if options.one_by_one:
+        yield f"--one-by-one: {advice}"
+
+
 def find_transport_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
     """Yield the errors of flags that do not fit the transport."""
     label = transport.label
@@ -61,11 +70,7 @@ def find_transport_errors(transport: Transport, options: Options, flow: Flow) ->
             "leave it out"
         )
     if not transport.can_receive_in_place:
-        advice = f"readers of {label} do not fetch their messages: leave it out"
-        if options.reuse_buffers:
-            yield f"--reuse-buffers: {advice}"
-        if options.one_by_one:
-            yield f"--one-by-one: {advice}"
+        yield from find_fetch_errors(label, options)
     is_registered = options.registration != "once"
     if is_registered and not transport.registers_memory:
         yield f"--registration: {label} registers no memory: leave it out"

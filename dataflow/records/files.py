@@ -17,8 +17,9 @@ load = partial(common_record.load, kind=Record)  # of a path; raise RecordError 
 def create(path: Path, record: Record) -> None:
     """Write a record to a new file; raise RecordError if it exists or cannot be written."""
     if os.path.isfile(path):
-        raise RecordError(f"{path} exists: give another name, or move it away. To continue an earlier call, "
-                          "give --continue")  # fmt: skip
+        raise RecordError(
+            f"{path} exists: give another name, or move it away. To continue an earlier call, give --continue"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

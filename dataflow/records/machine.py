@@ -23,15 +23,19 @@ from common.gpus import cuda_version, driver_version
 from common.record import describe_machine
 
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
-VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|UCX_|GLOO_|CUDA_|THP_)|"
-                      "(GLIBC_TUNABLES|LD_PRELOAD)$")  # fmt: skip
+VARIABLE = re.compile(
+    "(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|UCX_|GLOO_|CUDA_|THP_)|"
+    "(GLIBC_TUNABLES|LD_PRELOAD)$"
+)
 PRIVATE = re.compile(
     "TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP|JSON|RUNTIME_ENV"
 )
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # A flow is a value that the record has, and nothing is cleaned up while the clock runs.
-CLOCK_MODULES = re.compile(r"common\.timing$|dataflow\.(measure\.loop$|(endpoints|transports|workers|studies)\."
-                           r"(?!.*(flow|cleanup)$))")  # fmt: skip
+CLOCK_MODULES = re.compile(
+    r"common\.timing$|dataflow\.(measure\.loop$|(endpoints|transports|workers|studies)\."
+    r"(?!.*(flow|cleanup)$))"
+)
 # Records that differ in one of these are of different machines. The records of one table also have one boot: times of
 # another start of the machine, or of another machine of the same kind, are not comparable.
 HARDWARE_KEYS = (
@@ -54,7 +58,8 @@ def read_cpu_seconds() -> tuple[float, float]:
 
 
 def _git(*arguments: str) -> str:
-    command, here = ("git", *arguments), Path(__file__).parent
+    command = ("git", *arguments)
+    here = Path(__file__).parent
     return subprocess.run(
         command, cwd=here, capture_output=True, text=True, timeout=10, check=True
     ).stdout.strip()
@@ -82,6 +87,25 @@ def describe_nccl() -> str | None:
     return ".".join(map(str, version)) if version else None
 
 
+def read_versions() -> dict[str, str]:
+    """Return the versions of the installed distributions."""
+    versions = {}
+    for name in DISTRIBUTIONS:
+        for found in metadata.distributions(name=name):
+            versions[found.name] = found.version
+    return versions
+
+
+def read_variables() -> dict[str, str]:
+    """Return the environment variables that change how bytes move, without the folders of paths."""
+    variables = {}
+    for name, value in sorted(os.environ.items()):
+        is_private = PRIVATE.search(name.upper())
+        if VARIABLE.match(name) and not is_private:
+            variables[name] = Path(value).name
+    return variables
+
+
 PROBES: dict[str, Callable[[], Any]] = {
     "virtual_machine": lambda: "hypervisor" in Path("/proc/cpuinfo").read_text(),
     # Another boot is another start of the machine, or another machine. Only a part of the hash, to tell them apart.
@@ -93,19 +117,13 @@ PROBES: dict[str, Callable[[], Any]] = {
     ),
     "kernel": platform.release,
     "python": platform.python_version,
-    "versions": lambda: {
-        found.name: found.version for n in DISTRIBUTIONS for found in metadata.distributions(name=n)
-    },
+    "versions": read_versions,
     "gpu_driver": driver_version,
     "cuda": cuda_version,
     "nccl": describe_nccl,  # of the driver process; a process that has not imported torch has none
     "git_commit": lambda: _git("rev-parse", "HEAD"),
     "git_dirty": lambda: bool(_git("status", "--porcelain", "--untracked-files=no")),
-    "variables": lambda: {
-        name: Path(value).name
-        for name, value in sorted(os.environ.items())  # no folders of paths
-        if VARIABLE.match(name) and not PRIVATE.search(name.upper())
-    },
+    "variables": read_variables,
 }
 
 
@@ -136,7 +154,8 @@ def hash_clock_code() -> str:
 
 def describe_environment() -> dict[str, Any]:
     """Return each value, and under "failed_probes" the type of the error of each program that is there and failed."""
-    environment, failed = describe_machine() | dict.fromkeys(PROBES), {}
+    environment = describe_machine() | dict.fromkeys(PROBES)
+    failed = {}
     for name, probe in PROBES.items():
         try:
             environment[name] = probe()
@@ -159,17 +178,21 @@ def describe_gpus(environment: dict[str, Any]) -> str:
 
 
 def machine_line(environment: dict[str, Any]) -> str:
-    gpus, versions = environment.get("gpus") or [], environment.get("versions") or {}
-    huge_pages = re.search(
-        r"\[(\w+)\]", environment.get("transparent_hugepages") or ""
-    )  # the kernel's choice
+    setting = environment.get("transparent_hugepages") or ""
+    chosen = re.search(r"\[(\w+)\]", setting)  # by the kernel
+    huge_pages = chosen[1] if chosen else "unknown"
     cores = "virtual CPUs" if environment.get("virtual_machine") else "cores"
-    return ", ".join([
+    parts = [
         f"{environment.get('logical_cpus')} {cores} of {environment.get('cpu_model')}",
         f"{environment.get('memory_gib')} GiB",
         describe_gpus(environment),
         f"kernel {environment.get('kernel')}",
-        f"transparent huge pages {huge_pages[1] if huge_pages else 'unknown'}",
+        f"transparent huge pages {huge_pages}",
         f"Python {environment.get('python')}",
-        *(f"{name} {version}" for name, version in versions.items() if gpus or not name.startswith("cupy")),
-    ])  # fmt: skip
+    ]
+    versions = environment.get("versions") or {}
+    for name, version in versions.items():
+        is_used = environment.get("gpus") or not name.startswith("cupy")
+        if is_used:
+            parts.append(f"{name} {version}")
+    return ", ".join(parts)

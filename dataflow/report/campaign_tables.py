@@ -83,10 +83,8 @@ def format_repeatability(row: Row) -> str:
 
 def format_times_memcpy(row: Row) -> str:
     """Return the median of the campaigns; "-" for views."""
-    known = []
-    for pair in row.pairs.values():
-        if pair.new.times_memcpy:
-            known.append(pair.new.times_memcpy)
+    measured = [pair.new.times_memcpy for pair in row.pairs.values()]
+    known = [times for times in measured if times]
     return format_significant(median_of([known]))
 
 

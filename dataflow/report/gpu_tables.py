@@ -79,9 +79,9 @@ def answer_gpus(results: Sequence[Result]) -> str:
     sizes = [result.workload.bytes_per_iteration for result in measured]
     shown = [result for result in measured if result.workload.bytes_per_iteration == max(sizes)]
     shown.sort(key=lambda result: result.typical_seconds)
-    times = []
-    for result in shown:
-        times.append(f"`{result.name}` {format_milliseconds(result.typical_seconds)} ms")
+    times = [
+        f"`{result.name}` {format_milliseconds(result.typical_seconds)} ms" for result in shown
+    ]
     cards = describe_gpus(shown[0].environments[0])
     size = format_bytes(max(sizes))
     return f"**GPUs** ({cards}, {size} per iteration; {PAGE}). {', '.join(times)}."
@@ -141,8 +141,7 @@ def build_cards() -> Section:
         Column("configuration", lambda candidate: f"`{candidate.name}`"),
         Column("flow", lambda candidate: candidate.flow, is_text=True),
     ]
-    for cards in CARDS:
-        columns.append(make_card_column(cards))
+    columns += [make_card_column(cards) for cards in CARDS]
     return Section("gpu-cards", "", table=make_table([*list_candidates()], columns))
 
 

@@ -288,7 +288,8 @@ def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
         header = f"flat tensors of {smallest} to {largest} in this benchmark: {step}"
         factors = []
         for system in SYSTEMS["systems"]:
-            if factor := divide(system):
+            factor = divide(system)
+            if factor:
                 factors.append(factor)
         details = f"{format_memory(new)} GiB"
         if boots := describe_boots(factors):

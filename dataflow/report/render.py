@@ -100,6 +100,11 @@ def to_markdown(built: Sequence[Section]) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def escape_bars(row: Sequence[str]) -> list[str]:
+    """Return cells that Markdown does not take for two."""
+    return [cell.replace("|", "\\|") for cell in row]
+
+
 def to_markdown_table(table: TextTable) -> str:
     """Return the columns of the lowest ranks, and the rows for pages."""
     chosen = choose_columns(table, MAX_PAGE_COLUMNS)
@@ -108,12 +113,12 @@ def to_markdown_table(table: TextTable) -> str:
     if table.page_rows is not None:
         shown = [table.cells[position] for position in table.page_rows]
     rows = [list(table.headers), rule]
-    for row in shown:
-        rows.append([cell.replace("|", "\\|") for cell in row])
+    rows += [escape_bars(row) for row in shown]
     lines = []
     for row in rows:
         cells = [row[position] for position in chosen]
-        lines.append(f"| {' | '.join(cells)} |")
+        text = " | ".join(cells)
+        lines.append(f"| {text} |")
     left_out = len(table.cells) - len(shown)
     if left_out:
         lines.append(f"\nRows that are not shown: {left_out} ({REPORT_COMMAND}).")

@@ -109,7 +109,8 @@ def find_tables() -> Mapping[str, Table]:
     """Return how each table is shown, in the order of the report: those of the suite, then those of the studies."""
     modules = ["dataflow.report.suite_tables"]
     for name in studies():
-        if (STUDIES_FOLDER / name / "sections.py").exists():
+        file = STUDIES_FOLDER / name / "sections.py"
+        if file.exists():
             modules.append(f"dataflow.studies.{name}.sections")
     found: dict[str, Table] = {}
     for module in modules:

@@ -78,15 +78,20 @@ def compare_with_first(results: Sequence[Result]) -> list[str]:
         with_equal_messages = baselines.get(result.workload.edges)
         if with_equal_messages is None:
             sentences.append(f"{result.label} sends other messages than {first.label}: no factor.")
-        elif not result.runs:
-            sentences.append(f"{result.label} was not measured.")
-        elif result.status != "ok":
-            reason = result.failure or result.status
-            sentences.append(f"{result.label} has no result to compare: {reason}.")
+        elif result.status != "ok" or not result.runs:
+            sentences.append(explain_missing(result))
         elif with_equal_messages.status == "ok":
             pair = Pair(with_equal_messages, result)
             sentences.append(describe_pair(pair))
     return sentences
+
+
+def explain_missing(result: Result) -> str:
+    """Return why a result cannot be compared."""
+    if not result.runs:
+        return f"{result.label} was not measured."
+    reason = result.failure or result.status
+    return f"{result.label} has no result to compare: {reason}."
 
 
 def compare_named(results: Sequence[Result], names: Sequence[Sequence[str]]) -> list[str]:
@@ -114,17 +119,14 @@ def describe_fastest(results: Sequence[Result]) -> str:
     if is_ranking_possible(groups.values()):
         sentences = [rank_group(readers, group) for readers, group in groups.items()]
         for group in groups.values():
-            for result in group:
-                if len(group) > 1 and not result.can_be_ranked:
-                    unranked.append(result)
+            if len(group) > 1:
+                unranked += [result for result in group if not result.can_be_ranked]
     else:
         sentences = [*describe_lowest_times(groups)]
         sentences.append(f"{explain_no_ranking(timed)}: not a ranking")
         sentences.append(f"For a ranking: {command_for_ranking(results)}")
     if unranked:
-        names = []
-        for result in unranked:
-            names.append(f"`{result.label}` ({explain_unranked(result)})")
+        names = [f"`{result.label}` ({explain_unranked(result)})" for result in unranked]
         sentences.append(f"Not ranked: {', '.join(names)}")
     return " ".join(f"{sentence}." for sentence in sentences)
 
@@ -135,10 +137,8 @@ def group_by_readers(timed: Sequence[Result]) -> dict[str, list[Result]]:
     fastest_first = sorted(transports, key=lambda result: result.typical_seconds)
     groups: dict[str, list[Result]] = {}
     for readers in tables.READER_GROUPS:
-        group = []
-        for result in fastest_first:
-            if tables.readers_of(result) == readers and result.threads == 1:
-                group.append(result)
+        same_readers = [result for result in fastest_first if tables.readers_of(result) == readers]
+        group = [result for result in same_readers if result.threads == 1]
         if group:
             groups[readers] = group
     return groups

@@ -169,12 +169,11 @@ def find_sweeps(group: Group) -> list[Sweep]:
         by_label[tables.short_label(result, swept)][value] = result
     rows = []
     for results in by_label.values():
-        if timed := {
-            value: result for value, result in sorted(results.items()) if result.status == "ok"
-        }:
-            rows.append(
-                (timed[max(timed)], timed, results)
-            )  # the object store gives views of large messages only
+        by_value = sorted(results.items())
+        timed = {value: result for value, result in by_value if result.status == "ok"}
+        if timed:
+            # The largest value counts: the object store gives views of large messages only.
+            rows += [(timed[max(timed)], timed, results)]
     return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
 
 

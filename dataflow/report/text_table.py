@@ -153,7 +153,8 @@ def draw_bars(columns: Sequence[ShownColumn], space: int) -> list[str]:
     scale = min(space, MAX_BAR) / largest
     bars = [""]
     for value in values:
-        bars.append("#" * round(scale * value))
+        length = round(scale * value)
+        bars.append("#" * length)
     return bars
 
 

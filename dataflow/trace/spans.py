@@ -12,7 +12,7 @@ import threading
 import time
 import tomllib
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from pkgutil import resolve_name
@@ -26,40 +26,53 @@ STAGES: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("stages.toml").read_text(encoding="utf-8")
 )
 
-Recorded = tuple[
-    int, str, float, float, int
-]  # thread, stage, start and end in seconds, faults outside inner spans
+# Thread, stage, start and end in seconds, page faults outside inner spans.
+Recorded = tuple[int, str, float, float, int]
 Interval = tuple[float, float]
+Track = tuple[str, int]  # process and thread
+StageRun = tuple[str, str, int]  # stage, process and iteration
+Moment = tuple[int, float]  # thread and microseconds
 
-installed = False
 recorded: list[Recorded] = []  # by this process
-open_spans = (
-    threading.local()
-)  # .faults: for each open span of this thread, the page faults of the spans inside it
+wrapped_functions: list[str] = []  # of libraries, in this process
+# .faults: for each open span of this thread, the page faults of the spans inside it
+open_spans = threading.local()
 
 
 def install(endpoint: Any) -> None:
     """Wrap the methods of an endpoint and, once per process, the functions of the imported libraries."""
-    global installed
+    _wrap_endpoint(endpoint)
+    if not wrapped_functions:
+        _wrap_libraries(has_gpu=endpoint.device.type == "cuda")
+
+
+def _wrap_endpoint(endpoint: Any) -> None:
     for stage, of_stage in STAGES.items():
         for name in of_stage.get("methods", ()):
             if hasattr(endpoint, name):  # the driver has no compute
-                setattr(endpoint, name, _timed(getattr(endpoint, name), stage))
+                method = getattr(endpoint, name)
+                setattr(endpoint, name, _timed(method, stage))
     for outbox in endpoint.outboxes.values():
         if outbox.convert:
             outbox.convert = _timed(outbox.convert, "pack")
     for part in endpoint.parts:
         for name, stage in part.traced.items():
-            setattr(part, name, _timed(getattr(part, name), stage))
-    if installed:
-        return
-    installed = True
-    kinds = ("functions", "gpu_functions") if endpoint.device.type == "cuda" else ("functions",)
+            method = getattr(part, name)
+            setattr(part, name, _timed(method, stage))
+
+
+def _wrap_libraries(has_gpu: bool) -> None:
+    kinds = ["functions", "gpu_functions"] if has_gpu else ["functions"]
     for stage, kind in product(STAGES, kinds):
         for function in STAGES[stage].get(kind, ()):
-            if function.partition(":")[0].partition(".")[0] in sys.modules:
-                owner, name = find_owner(function)
-                setattr(owner, name, _timed(getattr(owner, name), stage))
+            module, _, _ = function.partition(":")
+            library, _, _ = module.partition(".")
+            if library not in sys.modules:
+                continue
+            owner, name = find_owner(function)
+            original = getattr(owner, name)
+            setattr(owner, name, _timed(original, stage))
+            wrapped_functions.append(function)
 
 
 def find_owner(function: str) -> tuple[Any, str]:
@@ -74,20 +87,15 @@ def _timed(function: Any, stage: str) -> Any:
     def timed(*arguments: Any, **options: Any) -> Any:
         inner_faults = open_spans.__dict__.setdefault("faults", [])
         inner_faults.append(0)
-        start, faults_before = time.perf_counter(), count_faults()
+        start = time.perf_counter()
+        faults_before = count_faults()
         try:
             return function(*arguments, **options)
         finally:
             faults = count_faults() - faults_before
-            recorded.append(
-                (
-                    threading.get_ident(),
-                    stage,
-                    start,
-                    time.perf_counter(),
-                    faults - inner_faults.pop(),
-                )
-            )
+            end = time.perf_counter()
+            own_faults = faults - inner_faults.pop()
+            recorded.append((threading.get_ident(), stage, start, end, own_faults))
             if inner_faults:
                 inner_faults[-1] += faults
 
@@ -169,70 +177,108 @@ def _microseconds(seconds: float) -> float:
 def write_chrome(path: Path, run: Run, edges: Sequence[RecordedEdge]) -> None:
     """Write a traced run as a file that Perfetto opens: tracks per thread, slices per span, arrows per edge.
 
-    Perfetto drops an arrow that begins outside any slice, so the query's begins with its iteration.
     Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
     """
-    processes = list(
-        dict.fromkeys([DRIVER, *(edge.reader for edge in edges), *(span[0] for span in run.spans)])
-    )
-    tracks = sorted({(process, 0) for process in processes} | {span[:2] for span in run.spans})
-    kind = "iteration" if len(run.iterations_us) == len(run.seconds) else "group"
-    events: list[dict[str, Any]] = []
+    processes = [DRIVER]
+    processes += [edge.reader for edge in edges]
+    processes += [span[0] for span in run.spans]
+    trace = ChromeTrace(processes)
+    trace.add_tracks(run)
+    trace.add_iterations(run)
+    trace.add_stages(run)
+    trace.add_arrows(run, edges)
+    content = {"traceEvents": trace.events, "displayTimeUnit": "ms"}
+    replace(path, json.dumps(content).encode() + b"\n")
 
-    def add(phase: str, process: str, thread: int, name: str, **details: Any) -> None:
-        events.append(
-            {
-                "ph": phase,
-                "name": name,
-                "pid": 1 + processes.index(process),
-                "tid": thread,
-                **details,
+
+class ChromeTrace:
+    """Collect the events of a trace file. Their times are in microseconds."""
+
+    def __init__(self, processes: Iterable[str]) -> None:
+        # Process -> its number in the file, from 1.
+        self.process_ids: dict[str, int] = {}
+        for process in dict.fromkeys(processes):
+            self.process_ids[process] = len(self.process_ids) + 1
+        self.events: list[dict[str, Any]] = []
+
+    def add(self, phase: str, track: Track, name: str, details: dict[str, Any]) -> None:
+        """Add an event: phase "M" is the name of a track, "X" a slice, "s" and "f" the ends of an arrow."""
+        process, thread = track
+        event = {
+            "ph": phase,
+            "name": name,
+            "pid": self.process_ids[process],
+            "tid": thread,
+        }
+        self.events.append(event | details)
+
+    def add_tracks(self, run: Run) -> None:
+        """Add the names of all processes, and of their threads."""
+        main_threads = {(process, 0) for process in self.process_ids}
+        traced = {span[:2] for span in run.spans}
+        tracks = main_threads | traced
+        for track in sorted(tracks):
+            process, thread = track
+            name = f"{process}, thread {thread}" if thread else process
+            self.add("M", track, "process_name", {"args": {"name": process}})
+            self.add("M", track, "thread_name", {"args": {"name": name}})
+
+    def add_iterations(self, run: Run) -> None:
+        is_grouped = len(run.iterations_us) != len(run.seconds)
+        kind = "group" if is_grouped else "iteration"
+        for number, (start, end) in enumerate(run.iterations_us):
+            details = {
+                "cat": "iteration",
+                "ts": start,
+                "dur": end - start,
+                "args": {"iteration": number},
             }
-        )
+            self.add("X", (DRIVER, 0), f"{kind} {number}", details)
 
-    for process, thread in tracks:
-        add("M", process, thread, "process_name", args={"name": process})
-        name = f"{process}, thread {thread}" if thread else process
-        add("M", process, thread, "thread_name", args={"name": name})
-    for number, (start, end) in enumerate(run.iterations_us):
-        add(
-            "X",
-            DRIVER,
-            0,
-            f"{kind} {number}",
-            cat="iteration",
-            ts=start,
-            dur=end - start,
-            args={"iteration": number},
-        )
-    moments: dict[
-        tuple[str, str, int], tuple[int, float]
-    ] = {}  # thread and µs: the end of "make", the other starts
-    for process, thread, stage, number, start, end, faults in run.spans:
-        args = {"iteration": number, "page faults": faults}
-        add("X", process, thread, stage, cat="stage", ts=start, dur=end - start, args=args)
-        moments[stage, process, number] = thread, end if stage == "make" else start
-    moments |= {
-        ("make", DRIVER, number): (0, start) for number, (start, _) in enumerate(run.iterations_us)
-    }
-    for index, (edge, number) in enumerate(product(edges, range(len(run.iterations_us)))):
-        sent = moments.get(("make", edge.source, number))
-        received = moments.get(("sequence number", edge.reader, number))
-        if sent and received:
-            for phase, process, (thread, moment) in (
-                ("s", edge.source, sent),
-                ("f", edge.reader, received),
-            ):
-                args = {"iteration": number}
-                add(
-                    phase,
-                    process,
-                    thread,
-                    str(edge),
-                    bp="e",
-                    id=index,
-                    cat="edge",
-                    ts=moment,
-                    args=args,
-                )
-    replace(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode() + b"\n")
+    def add_stages(self, run: Run) -> None:
+        for process, thread, stage, number, start, end, faults in run.spans:
+            details = {
+                "cat": "stage",
+                "ts": start,
+                "dur": end - start,
+                "args": {"iteration": number, "page faults": faults},
+            }
+            self.add("X", (process, thread), stage, details)
+
+    def add_arrows(self, run: Run, edges: Sequence[RecordedEdge]) -> None:
+        """Add an arrow per message, from the end of "make" to the start of "sequence number"."""
+        moments = find_moments(run)
+        iterations = range(len(run.iterations_us))
+        for index, (edge, number) in enumerate(product(edges, iterations)):
+            sent = moments.get(("make", edge.source, number))
+            received = moments.get(("sequence number", edge.reader, number))
+            if not sent or not received:
+                continue
+            details = {
+                "bp": "e",
+                "id": index,
+                "cat": "edge",
+                "args": {"iteration": number},
+            }
+            sent_thread, sent_at = sent
+            thread, received_at = received
+            name = str(edge)
+            self.add("s", (edge.source, sent_thread), name, details | {"ts": sent_at})
+            self.add("f", (edge.reader, thread), name, details | {"ts": received_at})
+
+
+def find_moments(run: Run) -> dict[StageRun, Moment]:
+    """Return when each stage ended, if it is "make", or started.
+
+    Perfetto drops an arrow that begins outside any slice, so the query's begins with its iteration.
+    """
+    moments: dict[StageRun, Moment] = {}
+    for process, thread, stage, number, start, end, _ in run.spans:
+        is_made = stage == "make"
+        at = end if is_made else start
+        place = (stage, process, number)
+        moments[place] = (thread, at)
+    for number, (start, _) in enumerate(run.iterations_us):
+        place = ("make", DRIVER, number)
+        moments[place] = (0, start)
+    return moments

@@ -117,7 +117,8 @@ def bind_task(flow, task, actor, sent, hint):
     # so that it runs their tasks before this one.
     run_before = []
     for source in task.reads:
-        if flow.actor(source) == task.actor:
+        is_own = flow.actor(source) == task.actor
+        if is_own:
             run_before.append(sent[source])
     method = actor.run_after if run_before else actor.forward_step
     return method.bind(task.name, *inputs, *run_before)

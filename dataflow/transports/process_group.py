@@ -32,50 +32,57 @@ class Rank(Endpoint):
 
     def join(self):
         """Form the group, and send one message over each edge, so that NCCL's log names the data path."""
-        plan, flow, names = self.plan, self.sent_flow, self.plan.worker_names
+        plan = self.plan
+        flow = self.sent_flow
+        names = self.plan.worker_names
         rank = names.index(self.name)
-        self.ranks = {
-            task: names.index(flow.actor(task))
-            for task in (DRIVER, *(task.name for task in flow.tasks))
-        }
+        tasks = [DRIVER, *(task.name for task in flow.tasks)]
+        self.ranks = {task: names.index(flow.actor(task)) for task in tasks}
         if plan.device == "cuda":
             one_gpu = plan.transport.name == "nccl-one-gpu"
             # torch itself knows only the version that it was built with.
             version = loaded_nccl_version() or torch.cuda.nccl.version()
             os.environ.update(nccl_settings(plan.run_folder, version, one_gpu, rank))
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo", self.rendezvous,
-            rank=rank, world_size=len(names), timeout=timedelta(seconds=plan.options.timeout + 30),
-        )  # fmt: skip
+            "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo",
+            self.rendezvous,
+            rank=rank,
+            world_size=len(names),
+            timeout=timedelta(seconds=plan.options.timeout + 30),
+        )
         # Two messages between the same ranks may be read in another order than they were sent. NCCL has no tags.
         self.tags = {edge: tag for tag, edge in enumerate(flow.edges)}
         self.receive_buffers = {}  # edge -> lists of tensors, which are received into in turn
         self.receives_begun = {}  # task -> what `receive_message` returned for each edge
-        # `torch broadcast`: sending task -> the group of its actor and of its readers. All ranks form all groups.
-        self.groups = {}
-        if plan.transport.name == "broadcast":
-            readers = {
-                task: {self.ranks[e.reader] for e in flow.edges_from(task)} for task in self.ranks
-            }
-            members = {
-                task: (self.ranks[task], *sorted(readers[task]))
-                for task in readers
-                if readers[task]
-            }
-            groups = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(members.values())}
-            self.groups = {task: groups[ranks] for task, ranks in members.items()}
+        # `torch broadcast`: sending task -> the group of its actor and of its readers.
+        self.groups = self.form_groups() if plan.transport.name == "broadcast" else {}
+        self.send_first_messages()
+
+    def form_groups(self):
+        """Return a group per task that has readers. All ranks form all groups."""
+        members = {}
+        for task, rank in self.ranks.items():
+            readers = {self.ranks[edge.reader] for edge in self.sent_flow.edges_from(task)}
+            if readers:
+                members[task] = (rank, *sorted(readers))
+        groups = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(members.values())}
+        return {task: groups[ranks] for task, ranks in members.items()}
+
+    def send_first_messages(self):
+        """Send a number over each edge, and make the buffers of its reader."""
+        plan = self.plan
+        flow = self.sent_flow
         # Parameters are served until the next ones have arrived.
         count = 2 if plan.task_flow.has_parameters else plan.options.in_flight
         for edge in flow.edges:
-            message, device = edge.message, self.device_of(edge)
+            message = edge.message
+            device = self.device_of(edge)
             if self.name == flow.actor(edge.source):
                 dist.send(torch.ones(1, device=device), self.ranks[edge.reader])
             elif self.name == flow.actor(edge.reader):
                 dist.recv(torch.ones(1, device=device), self.ranks[edge.source])
-                buffers = [
-                    tensors.to_tensor_list(tensors.like(message, device), message)
-                    for _ in range(count)
-                ]
+                payloads = [tensors.like(message, device) for _ in range(count)]
+                buffers = [tensors.to_tensor_list(payload, message) for payload in payloads]
                 self.receive_buffers[edge] = cycle(buffers)
 
     def device_of(self, edge):
@@ -88,27 +95,24 @@ class Rank(Endpoint):
             arguments = {"src": self.ranks[task], "group": self.groups[task], "async_op": True}
             listed = tensors.to_tensor_list(payload, self.sent_flow.message(task))
             return [dist.broadcast(tensor.contiguous(), **arguments) for tensor in listed]
-        return [
-            dist.isend(
-                tensor.to(self.device_of(edge)).contiguous(),
-                self.ranks[edge.reader],
-                tag=self.tags[edge],
-            )
-            for edge in self.sent_flow.edges_from(task)
-            for tensor in tensors.to_tensor_list(payload, edge.message)
-        ]
+        requests = []
+        for edge in self.sent_flow.edges_from(task):
+            device = self.device_of(edge)
+            reader = self.ranks[edge.reader]
+            tag = self.tags[edge]
+            for tensor in tensors.to_tensor_list(payload, edge.message):
+                sent = tensor.to(device).contiguous()
+                requests.append(dist.isend(sent, reader, tag=tag))
+        return requests
 
     def receive_message(self, edge, receive):
         """Return the tensors of an edge that were used longest ago, and what `receive` returns for each of them."""
-        buffers, rank, tag = (
-            next(self.receive_buffers[edge]),
-            self.ranks[edge.source],
-            self.tags[edge],
-        )
+        buffers = next(self.receive_buffers[edge])
+        rank = self.ranks[edge.source]
+        tag = self.tags[edge]
         if self.groups:
-            return buffers, [
-                dist.broadcast(tensor, rank, self.groups[edge.source]) for tensor in buffers
-            ]
+            group = self.groups[edge.source]
+            return buffers, [dist.broadcast(tensor, rank, group) for tensor in buffers]
         return buffers, [receive(tensor, rank, tag=tag) for tensor in buffers]
 
     def receive_all(self, task):
@@ -118,10 +122,11 @@ class Rank(Endpoint):
         for request in chain.from_iterable(requests for _, requests in begun):
             request.wait()
         received = begun or [self.receive_message(edge, dist.recv) for edge in edges]
-        return [
-            tensors.from_tensor_list([tensor.to(self.device) for tensor in buffers], edge.message)
-            for edge, (buffers, _) in zip(edges, received, strict=True)
-        ]
+        payloads = []
+        for edge, (buffers, _) in zip(edges, received, strict=True):
+            on_device = [tensor.to(self.device) for tensor in buffers]
+            payloads.append(tensors.from_tensor_list(on_device, edge.message))
+        return payloads
 
 
 class RankActor(Rank, Actor):

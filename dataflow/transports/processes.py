@@ -75,7 +75,8 @@ class PipeEndpoint(RingEndpoint):
     def __init__(self, plan, name, pipes):
         super().__init__(plan, name)
         self.pipes = pipes  # by edge; keeps the files open
-        self.inputs, self.outputs = {}, {}
+        self.inputs = {}
+        self.outputs = {}
         for task in self.inboxes:
             self.inputs[task] = [
                 (edge.source, pipes[str(edge)][0].fileno())
@@ -112,14 +113,14 @@ def by_mapped(workers: WorkerGroup) -> Connection:
 def by_memcpy(workers: WorkerGroup) -> Connection:
     """Copy once per edge, in one process and into warm memory: a reference and not a transport."""
     workers.start()
-    flow, device = workers.sent_flow, workers.plan.device
-    count = (
-        2 if workers.plan.task_flow.has_parameters else 1
-    )  # which are served until the next ones are copied
-    buffers = {
-        edge: cycle([tensors.like(edge.message, device) for _ in range(count)])
-        for edge in flow.edges
-    }
+    flow = workers.sent_flow
+    device = workers.plan.device
+    # Parameters are served until the next ones are copied.
+    count = 2 if workers.plan.task_flow.has_parameters else 1
+    buffers = {}
+    for edge in flow.edges:
+        copies = [tensors.like(edge.message, device) for _ in range(count)]
+        buffers[edge] = cycle(copies)
 
     def copy(payload, edge):
         return tensors.copy(payload, next(buffers[edge]))

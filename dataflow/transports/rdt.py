@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any
 
 import ray
@@ -38,7 +38,9 @@ def by_group(workers: WorkerGroup, backend: str) -> Connection:
         warnings.filterwarnings("ignore", r"\s*nccl library could not be loaded")
         from ray.experimental.collective import create_collective_group
     workers.start(codec=DENSE)
-    start, actors, plan = time.perf_counter(), list(workers.actors.values()), workers.plan
+    start = time.perf_counter()
+    actors = list(workers.actors.values())
+    plan = workers.plan
     if backend == "gloo" and not plan.options.address:
         join = partial(
             dist.init_process_group,
@@ -71,7 +73,8 @@ def by_nixl(workers: WorkerGroup, pull: bool = False) -> Connection:
     A message is the result of a call, or is put by its producer, who answers with the reference (`pull`). Ray cannot
     send the reference of a result in a list before the result is there, so only `pull` can receive in place.
     """
-    options, setup_seconds = workers.plan.options, {}
+    options = workers.plan.options
+    setup_seconds = {}
     codec = Fetch(put, one_by_one=options.one_by_one) if pull else None
     workers.start(NixlActor, NixlEndpoint, codec=codec)
 
@@ -169,20 +172,19 @@ def put(payload):
 
 def make_targets(endpoint, codec):
     """Register memory for the messages that a worker reads. Actors have their own copy of the codec."""
-    in_flight, of_worker = endpoint.plan.options.in_flight, getattr(endpoint, "codec", codec)
-    for edge in (edge for task in endpoint.inboxes for edge in endpoint.sent_flow.edges_to(task)):
+    in_flight = endpoint.plan.options.in_flight
+    of_worker = getattr(endpoint, "codec", codec)
+    flow = endpoint.sent_flow
+    inputs = [flow.edges_to(task) for task in endpoint.inboxes]
+    for edge in chain.from_iterable(inputs):
         size = edge.message.packed_bytes
-        shape = (
-            in_flight,
-            size + -size % ALIGNMENT_BYTES,
-        )  # so that the fields of each message are aligned
-        buffers = torch.ones(
-            shape, dtype=torch.uint8, device=endpoint.device
-        )  # ones: its pages are in memory
+        # So that the fields of each message are aligned.
+        aligned = size + -size % ALIGNMENT_BYTES
+        # Ones, so that its pages are in memory.
+        buffers = torch.ones((in_flight, aligned), dtype=torch.uint8, device=endpoint.device)
         ray.experimental.register_nixl_memory(buffers)
-        of_worker.targets[str(edge)] = cycle(
-            [unpack(buffer[:size], edge.message) for buffer in buffers]
-        )
+        targets = [unpack(buffer[:size], edge.message) for buffer in buffers]
+        of_worker.targets[str(edge)] = cycle(targets)
 
 
 def by_direct_transport(
@@ -192,8 +194,10 @@ def by_direct_transport(
 
     With a codec, the results of calls are what it encodes, and no tensors.
     """
-    flow, has_proxy = workers.sent_flow, workers.plan.transport.requirements.proxy_actor
-    methods, results = {}, flow.edges_to(DRIVER)
+    flow = workers.sent_flow
+    has_proxy = workers.plan.transport.requirements.proxy_actor
+    methods = {}
+    results = flow.edges_to(DRIVER)
     for task in flow.tasks:
         method = workers.actors[task.actor].forward_step
         is_answer = (

@@ -194,7 +194,8 @@ class RingEndpoint(Endpoint):
         readers = self._readers(task)
         if not readers:
             return None
-        plan, flow = self.plan, self.plan.task_flow
+        plan = self.plan
+        flow = self.plan.task_flow
         ring = Ring(
             plan.shared_folder,
             sender=task,

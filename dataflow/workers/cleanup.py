@@ -109,13 +109,19 @@ class RunFolder:
                 str(guard_socket.fileno()),
             ]
             self._guard = subprocess.Popen(
-                [*guard, str(cwd), *command], cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=sys.stderr,
-                process_group=0, pass_fds=[guard_socket.fileno()],
-            )  # fmt: skip
+                [*guard, str(cwd), *command],
+                cwd=ROOT,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                process_group=0,
+                pass_fds=[guard_socket.fileno()],
+            )
         message = self._socket.recv(32)
         if not message:
             raise RunFailed("the driver process cannot be started: see the error above")
-        self.pid, self.poll_handle = int(message), self._socket.fileno()
+        self.pid = int(message)
+        self.poll_handle = self._socket.fileno()
 
     def returncode(self) -> int:
         """Wait for the end of the driver process. Return its exit code, or minus the signal that ended it."""
@@ -128,7 +134,8 @@ def run_guard() -> None:
 
     The id of the driver process, and later its exit code, are written to the file descriptor SOCKET.
     """
-    folder, handle = Path(sys.argv[1]), int(sys.argv[2])
+    folder = Path(sys.argv[1])
+    handle = int(sys.argv[2])
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # until this process ends
     resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(folder), resource.RLIM_INFINITY))
     os.set_inheritable(handle, False)

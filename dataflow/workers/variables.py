@@ -15,35 +15,47 @@ TOKEN = Path(os.path.expanduser("~/.ray/auth_token"))
 
 def driver_environment(plan: Plan) -> dict[str, str]:
     """Return the variables that a driver process and its actors have in addition to the user's."""
-    options, address = plan.options, plan.options.address or ""
+    options = plan.options
+    address = options.address or ""
     uses_ray = plan.transport.runtime.uses_ray or address
     used = {
-        "retain_memory": options.retain_memory, "huge_pages": options.huge_pages, "one_machine": not address,
-        "ray": uses_ray, "private_cluster": uses_ray and not address, "existing_cluster": address,
-    }  # fmt: skip
-    values = {
-        "seconds": max(1, round(options.timeout)) + 30, "token": secrets.token_hex(32), "folder": plan.run_folder,
-        "zero_copy": int(options.zero_copy), "preallocate_store": int(options.preallocate_store),
-    }  # fmt: skip
-    sections = [VARIABLES[name] for name, is_used in used.items() if is_used]
-    variables = {
-        name: text.format_map(values) for section in sections for name, text in section.items()
+        "retain_memory": options.retain_memory,
+        "huge_pages": options.huge_pages,
+        "one_machine": not address,
+        "ray": uses_ray,
+        "private_cluster": uses_ray and not address,
+        "existing_cluster": address,
     }
+    values = {
+        "seconds": max(1, round(options.timeout)) + 30,
+        "token": secrets.token_hex(32),
+        "folder": plan.run_folder,
+        "zero_copy": int(options.zero_copy),
+        "preallocate_store": int(options.preallocate_store),
+    }
+    variables: dict[str, str] = {}
+    for name, is_used in used.items():
+        if is_used:
+            section = VARIABLES[name]
+            variables |= {key: text.format_map(values) for key, text in section.items()}
     # gRPC, which Ray and Arrow Flight use, would send messages to this machine and to the cluster to http_proxy.
     hosts = ["127.0.0.1", "localhost", address.rpartition(":")[0]]
     direct = ",".join(
         filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), *hosts])
     )
     variables |= {"no_proxy": direct, "NO_PROXY": direct}
-    if (
-        options.threads > 1
-    ):  # threads that have copied would busy-wait, on the cores of the next process that copies
+    if options.threads > 1:
+        # Threads that have copied would busy-wait, on the cores of the next process that copies.
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
-    # `ray start` requires a token by default, and rejects a driver that was not configured to send one.
-    if (
-        address
-        and "RAY_AUTH_MODE" not in os.environ
-        and ("RAY_AUTH_TOKEN" in os.environ or TOKEN.exists())
-    ):
+    if address and needs_token_mode():
         variables["RAY_AUTH_MODE"] = "token"
     return variables
+
+
+def needs_token_mode() -> bool:
+    """Return whether this user has a token, and the environment does not say to send it.
+
+    `ray start` requires a token by default, and rejects a driver that was not configured to send one.
+    """
+    has_token = "RAY_AUTH_TOKEN" in os.environ or TOKEN.exists()
+    return has_token and "RAY_AUTH_MODE" not in os.environ

@@ -25,7 +25,8 @@ class Trainer:
 
 if __name__ == "__main__":
     ray.init(num_cpus=2)
-    rollouts, trainer = [Rollout.remote() for _ in range(2)], Trainer.remote()
+    rollouts = [Rollout.remote() for _ in range(2)]
+    trainer = Trainer.remote()
     for _ in range(20):
         batches = ray.get([rollout.generate.remote() for rollout in rollouts])
         loss = ray.get(trainer.train.remote(*batches))

@@ -3,6 +3,8 @@
 pip install --no-deps TransferQueue==0.1.11
 """
 
+from itertools import chain
+
 import ray
 import torch
 import transfer_queue
@@ -34,7 +36,7 @@ class Trainer:
         transfer_queue.init()
 
     def train(self, *parts):
-        keys = [key for part in parts for key in part]
+        keys = [*chain.from_iterable(parts)]
         batch = transfer_queue.kv_batch_get(keys=keys, partition_id="train")
         total = int(batch["responses"].sum())
         transfer_queue.kv_clear(keys=keys, partition_id="train")

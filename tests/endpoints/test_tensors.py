@@ -10,7 +10,14 @@ from in_process import FIELDS, RICH, LocalEndpoints
 
 from dataflow.endpoints import tensors
 from dataflow.endpoints.actor import pass_messages
-from dataflow.endpoints.payload import Outbox, digest, encode_number, make_field, number_part
+from dataflow.endpoints.payload import (
+    Outbox,
+    PayloadForm,
+    digest,
+    encode_number,
+    make_field,
+    number_part,
+)
 from dataflow.endpoints.tensors import ARRAYS, BYTES, DENSE, HOST, tensors_of, unpack
 from dataflow.flows.message import ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
 
@@ -24,7 +31,8 @@ MESSAGES = [flat_message(1), flat_message(13), flat_message(16), FIELDS, *PAIRS]
 
 
 def send(message, is_packed=False, memory=None, copy_in=False):
-    return Outbox("policy", message, 3, CPU, is_packed, memory, copy_in).make(4)
+    form = PayloadForm(is_packed, memory, copy_in)
+    return Outbox("policy", message, 3, CPU, form).make(4)
 
 
 def assert_equal(payload, expected, message):
@@ -90,7 +98,8 @@ def test_actors_encode_and_decode_messages_as_contiguous_tensors_arrays_or_bytes
 @pytest.mark.parametrize(("is_packed", "copy_in"), [(False, False), (True, False), (False, True)])
 def test_payloads_lie_in_the_given_memory_with_copy_in_only_when_they_are_sent(is_packed, copy_in):
     memory = [torch.ones(FIELDS.packed_bytes, dtype=torch.uint8) for _ in range(3)]
-    outbox = Outbox("policy", FIELDS, 3, CPU, is_packed, lambda slot: memory[slot], copy_in)
+    form = PayloadForm(is_packed, lambda slot: memory[slot], copy_in)
+    outbox = Outbox("policy", FIELDS, 3, CPU, form)
     fields = [tensor.data_ptr() for tensor in tensors.list_tensors(outbox.pool[1]) if tensor.nbytes]
     begin, end = memory[1].data_ptr(), memory[1].data_ptr() + FIELDS.packed_bytes
     assert {begin <= address < end for address in fields} == {not (is_packed or copy_in)}

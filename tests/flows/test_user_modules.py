@@ -22,10 +22,17 @@ def test_a_flow_file_imports_the_package_common_beside_it(tmp_path):
     (tmp_path / "common" / "settings.py").write_text("SIZE = 4096\n")
     (tmp_path / "my_flow.py").write_text(FLOW)
     words = ["run", "--flow", "my_flow.py:make", "store refs", "--dry-run"]
+    command = [sys.executable, "-m", "dataflow", *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", "dataflow", *words],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+    )
     assert done.stderr == ""
     assert "rollout -> trainer" in done.stdout
 

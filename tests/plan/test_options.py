@@ -163,6 +163,16 @@ def test_the_manifest_for_kuberay_runs_a_command_of_the_suite_on_the_nodes_that_
     assert f"=={cluster['rayVersion']}" in (ROOT / "requirements.txt").read_text()
 
 
+# What stands in the commands of pages, and a value of it.
+VALUES = {
+    "\\\n": " ",
+    '"${configurations[@]}"': "'store refs'",
+    "$run": "1",
+    "$FLOW": "a -> b: 8MB",
+    "$more": "",
+}
+
+
 @pytest.mark.study
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
@@ -171,19 +181,15 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
     for verb, text in COMMAND.findall(page.read_text()):
         if "[" in text or "..." in text:  # it only shows the form of a command
             continue
-        text = (
-            text.replace("\\\n", " ")
-            .replace('"${configurations[@]}"', "'store refs'")
-            .replace("$run", "1")
-        )
-        words = shlex.split(
-            text.replace("$FLOW", "a -> b: 8MB").replace("$more", ""), comments=True
-        )
+        filled = text
+        for variable, value in VALUES.items():
+            filled = filled.replace(variable, value)
+        words = shlex.split(filled, comments=True)
         if verb == "run":
             arguments, given = run.parse_arguments(words)
             assert arguments.configurations or arguments.suite, words
-            for text in arguments.configurations:
-                _, transport, flags = split_configuration(text)
+            for configuration in arguments.configurations:
+                _, transport, flags = split_configuration(configuration)
                 make_options(transport, given | flags)
         elif verb in PARSERS:
             PARSERS[verb](words)

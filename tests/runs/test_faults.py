@@ -22,7 +22,8 @@ ONE_OF_EACH_GROUP = [
     pytest.param("rdt", "gloo", marks=pytest.mark.long), pytest.param("store", "refs", marks=pytest.mark.long),
     pytest.param("graph", "shm", marks=pytest.mark.long),
 ]  # fmt: skip
-IS_ROOT = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+UNSHARED = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+IS_ROOT = UNSHARED.returncode == 0
 
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name, marks=() if fault.is_quick else pytest.mark.long)

@@ -32,6 +32,7 @@ def run_with_a_cluster_of_its_own(*words):
             cwd=ROOT,
             env=environment,
             capture_output=True,
+            check=False,
             text=True,
             timeout=RUN_SECONDS,
         )

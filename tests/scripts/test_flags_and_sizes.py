@@ -137,7 +137,7 @@ def test_the_name_of_a_record_has_its_time_as_records_of_the_suite(parse):
 @pytest.mark.parametrize("script", [STORE, GRAPH])
 def test_a_wrong_flag_is_rejected_before_ray_and_torch_are_imported_and_without_the_suite(script):
     command = [sys.executable, "-X", "importtime", script, "--transport", "none"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.returncode == 2 and "common.flags" in modules
     assert not {"ray", "torch", "numpy", "dataflow"} & modules

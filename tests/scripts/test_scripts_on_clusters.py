@@ -29,7 +29,7 @@ patch("ray.shutdown").start()
 def run_without_ray(program):
     """Return what a program prints that enters the cluster of the scripts, and what it prints as errors."""
     words = [sys.executable, "-c", WITHOUT_RAY + dedent(program)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False, text=True, timeout=200)
     return done.stdout.split(), done.stderr
 
 
@@ -117,7 +117,7 @@ except SuiteError as error:
 @pytest.mark.runs
 def test_models_for_which_ray_has_no_gpu_are_named_in_one_line():
     words = [sys.executable, "-c", LATE]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False, text=True, timeout=200)
     assert done.stdout == (
         "policy, reference, reward did not start in 3 s: each of 3 models needs 1 GPUs, and Ray has 0: "
         "use --device cpu, or more GPUs\n"

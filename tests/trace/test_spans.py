@@ -41,7 +41,7 @@ def record(monkeypatch):
         }
         monkeypatch.setattr(spans, "STAGES", methods_only | replaced)
         monkeypatch.setattr(spans, "recorded", [])
-        monkeypatch.setattr(spans, "installed", False)
+        monkeypatch.setattr(spans, "wrapped_functions", [])
         for _ in range(2):  # the second endpoint of a process must not wrap the library again
             spans.install(endpoint)
         return library

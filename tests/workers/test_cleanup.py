@@ -211,9 +211,9 @@ def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(
 ):
     def start_marked(folder):
         limits = (cleanup.mark_of(folder), resource.RLIM_INFINITY)
-        return subprocess.Popen(
-            ["sleep", "600"], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_RTTIME, limits)
-        )
+        process = subprocess.Popen(["sleep", "600"])
+        resource.prlimit(process.pid, resource.RLIMIT_RTTIME, limits)
+        return process
 
     def unlink_own(path, *arguments):
         if path.name == "sem.hdr11-a":

@@ -1,6 +1,6 @@
 """Say how the operations and bytes of ChatLearn's transport are shown: beside those of ChatLearn's formulas."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -102,13 +102,18 @@ def title_of(result: Result) -> str:
     )
 
 
+def name_replicas(turn: Iterable[int]) -> str:
+    return " ".join(f"r{number}" for number in turn)
+
+
 def describe_order(group: Group) -> str:
     """Return which replicas got the messages of two episodes, as they were recorded."""
     sentences: list[str] = []
     for result in sort_by_layout(group):
         order = measured_of(result)[0].replica_order
         for model, episodes in order.items():
-            turns = ", then ".join(" ".join(f"r{number}" for number in turn) for turn in episodes)
+            texts = [name_replicas(turn) for turn in episodes]
+            turns = ", then ".join(texts)
             sentences.append(
                 f"The replicas of {model} got the messages of two episodes in this order: {turns}."
             )

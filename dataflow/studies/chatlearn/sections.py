@@ -26,9 +26,11 @@ def describe_changes(group: Group) -> str:
     by_label = {tables.short_label(result): result for result in group.ordered}
     lines = []
     for change in CHANGES:
-        old, new = by_label.get(change["old"]), by_label.get(change["new"])
+        old = by_label.get(change["old"])
+        new = by_label.get(change["new"])
         if old and new and old.in_flight == new.in_flight:
-            ratio, labels = Pair(old, new).ratio, f"`{change['old']}` → `{change['new']}`"
+            ratio = Pair(old, new).ratio
+            labels = f"`{change['old']}` → `{change['new']}`"
             if ratio.verdict in ("faster", "slower"):
                 times, ends = format_ratio(ratio, invert=True)
                 lines.append(

@@ -34,8 +34,11 @@ POLL_SECONDS = 0.001  # between two looks for a marker
 def to_json(payload, message):
     """Return all values as numbers in JSON."""
     data = ARRAYS.encode(payload)
-    fields = [[getattr(item, "tolist", lambda item=item: item)() for item in tensors_of(data, field)]
-              for field in message.fields]  # fmt: skip
+    fields = []
+    for field in message.fields:
+        items = tensors_of(data, field)
+        values = items if field.is_python else [item.tolist() for item in items]
+        fields.append(values)
     return json.dumps(fields).encode()
 
 
@@ -51,16 +54,35 @@ def from_json(data, edge, device):
 
 def to_base64(payload, message):
     """Return the pickle and its buffers as texts in JSON."""
-    return json.dumps([base64.b64encode(part).decode() for part in to_parts(payload)]).encode()
+    texts = [base64.b64encode(part).decode() for part in to_parts(payload)]
+    return json.dumps(texts).encode()
+
+
+def from_base64(data, edge, device):
+    parts = [base64.b64decode(text) for text in json.loads(data)]
+    return from_parts(parts, edge, device)
+
+
+def to_msgpack(payload, message):
+    """Return the pickle and its buffers as bytes in msgpack."""
+    return msgspec.msgpack.encode(to_parts(payload))
+
+
+def from_msgpack(data, edge, device):
+    return from_parts(msgspec.msgpack.decode(data), edge, device)
+
+
+def to_raw(payload, message):
+    """Return the bytes of the fields, one after the other."""
+    return b"".join(to_block(payload, message))
 
 
 ENCODINGS = {
     "http-json": (to_json, from_json),
-    "http-base64": (to_base64, lambda data, *end: from_parts([*map(base64.b64decode, json.loads(data))], *end)),
-    "http-msgpack": (lambda payload, _: msgspec.msgpack.encode(to_parts(payload)),
-                     lambda data, *end: from_parts(msgspec.msgpack.decode(data), *end)),
-    "http-raw": (lambda *sent: b"".join(to_block(*sent)), from_block),
-}  # fmt: skip
+    "http-base64": (to_base64, from_base64),
+    "http-msgpack": (to_msgpack, from_msgpack),
+    "http-raw": (to_raw, from_block),
+}
 
 
 class HttpPeer(Peer):
@@ -74,7 +96,8 @@ class HttpPeer(Peer):
         }
         ports: queue.SimpleQueue[int] = queue.SimpleQueue()
         threading.Thread(target=lambda: asyncio.run(self.serve(ports)), daemon=True).start()
-        port, seconds = ports.get(), self.plan.options.timeout
+        port = ports.get()
+        seconds = self.plan.options.timeout
         for edge in self.reads:
             self.publish_address(edge, str(port))
         self.connections = {
@@ -115,7 +138,8 @@ class HttpPeer(Peer):
 class FilePeer(Peer):
     """A file per message and reader, on the disk of the run's folder or in /dev/shm."""
 
-    encode, decode = staticmethod(to_block), staticmethod(from_block)
+    encode = staticmethod(to_block)
+    decode = staticmethod(from_block)
 
     def __init__(self, endpoint):
         super().__init__(endpoint)

@@ -11,7 +11,8 @@ from dataflow.endpoints.actor import Actor
 from dataflow.flows.flow import DRIVER
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
-PARTITION, FLAT = "iterations", "flat"
+PARTITION = "iterations"
+FLAT = "flat"
 
 
 class TransferQueueActor(Actor):
@@ -46,7 +47,8 @@ def by_transfer_queue(workers: WorkerGroup) -> Connection:
     start = time.perf_counter()
     transfer_queue.init()
     workers.start(TransferQueueActor)
-    flow, actors = workers.sent_flow, workers.actors
+    flow = workers.sent_flow
+    actors = workers.actors
 
     def submit(query):
         sent = {DRIVER: put_rows(DRIVER, query)}

@@ -66,6 +66,10 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
 
 
 STUDY = Study(
-    flows={"model-loading": model_loading}, flags=LoadingFlags, find_errors=find_errors,
-    is_used=lambda plan: bool(plan.options.load_by), part="loading:LoadingPart", collect="loading:find_loads",
-)  # fmt: skip
+    flows={"model-loading": model_loading},
+    flags=LoadingFlags,
+    find_errors=find_errors,
+    is_used=lambda plan: bool(plan.options.load_by),
+    part="loading:LoadingPart",
+    collect="loading:find_loads",
+)

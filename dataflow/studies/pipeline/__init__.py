@@ -22,7 +22,9 @@ from dataflow.plan.flag import flag
 from dataflow.study import Study
 from dataflow.units import parse_seconds
 
-FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
+FORWARD = "forward"
+BACKWARD = "backward"
+WEIGHTS = "weights"
 Order = list[tuple[str, int, int]]  # kind, micro-batch and chunk of each task of a stage
 
 

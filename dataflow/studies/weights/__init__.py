@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from msgspec import Meta
@@ -36,17 +37,20 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
         return
     if not flow.has_parameters or flow.is_flat:
         yield f"--message indices: {flow.name} does not send the tensors of a model: leave it out"
-    if (
-        max(math.prod(field.shape) for message in flow.messages for field in message.fields)
-        >= 2**31
-    ):
+    fields = chain.from_iterable(message.fields for message in flow.messages)
+    values = [math.prod(field.shape) for field in fields]
+    if max(values) >= 2**31:
         yield "--message indices: a tensor has more than 2^31 values, and indices are int32: leave it out"
     if transport.requirements.shared_memory:
         yield f"--message indices: {transport.label} sends all of its memory: leave it out"
 
 
 STUDY = Study(
-    flows={"weights": weights}, flags=WeightsFlags, forms={"indices": changes_flow},
-    find_errors=find_errors, is_used=lambda plan: plan.task_flow.has_parameters, part="actor:WeightsPart",
+    flows={"weights": weights},
+    flags=WeightsFlags,
+    forms={"indices": changes_flow},
+    find_errors=find_errors,
+    is_used=lambda plan: plan.task_flow.has_parameters,
+    part="actor:WeightsPart",
     collect="updates:collect_updates",
-)  # fmt: skip
+)

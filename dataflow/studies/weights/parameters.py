@@ -19,7 +19,7 @@ import torch
 from dataflow.endpoints.inbox import read_first_bytes
 from dataflow.endpoints.payload import number_bytes
 from dataflow.endpoints.tensors import list_tensors
-from dataflow.flows.message import NUMBER_BYTES, Message
+from dataflow.flows.message import NUMBER_BYTES, Field, Message
 
 READ_TENSORS = 8  # in one read of the thread
 PAUSE_SECONDS = 0.001  # between two reads, so that they take little time from the update
@@ -33,17 +33,16 @@ class Parameters:
     def __init__(self, tasks: Mapping[str, Sequence[Message]]) -> None:
         self.tasks = [*tasks]
         # A read needs a whole sequence number and an end that does not overlap it.
-        fields = [
-            field for messages in tasks.values() for message in messages for field in message.fields
-        ]
+        fields: list[Field] = []
+        for message in chain.from_iterable(tasks.values()):
+            fields += message.fields
         self.readable = [
             number_bytes(f) == NUMBER_BYTES and f.bytes >= 2 * NUMBER_BYTES for f in fields
         ]
         self.arrived: dict[str, Sequence[Any]] = {}  # task -> its tensors of the update in flight
         self.served: list[torch.Tensor] = []
-        self.even_ends: list[
-            int
-        ] = []  # the last bytes of each served tensor after an update with an even number
+        # The last bytes of each served tensor after an update with an even number.
+        self.even_ends: list[int] = []
         self.changes = 0  # odd: the engine is stopped
         self.stalled_at = 0.0
         self.reads = self.torn_reads = 0
@@ -61,9 +60,10 @@ class Parameters:
         if len(self.arrived) < len(self.tasks):
             return 0.0
         self.stop_engine()
-        arrived = chain.from_iterable(
-            list_tensors(p) for name in self.tasks for p in self.arrived[name]
-        )
+        arrived: list[torch.Tensor] = []
+        for name in self.tasks:
+            for payload in self.arrived[name]:
+                arrived += list_tensors(payload)
         replaced_tensors = self.served
         self.served = [
             tensor
@@ -83,12 +83,13 @@ class Parameters:
 
     def read(self) -> None:
         """Read some tensors, unless the engine is stopped."""
-        changes, served = self.changes, self.served
+        changes = self.changes
+        served = self.served
         if changes % 2 == 0:
             chosen = random.sample(range(len(served)), min(READ_TENSORS, len(served)))
-            versions = {
-                version for index in chosen for version in self.read_versions(served[index], index)
-            }
+            versions: set[int] = set()
+            for index in chosen:
+                versions.update(self.read_versions(served[index], index))
             if self.changes == changes:  # the engine was not stopped during the read
                 self.reads += 1
                 self.torn_reads += len(versions) > 1

@@ -52,12 +52,11 @@ def collect_updates(
     driver_seconds: Callable[[str, float], float],
 ) -> tuple[Updates, str | None]:
     """Return the updates; a run fails if a read of served parameters found two versions."""
-    flow, updates = plan.task_flow, Updates()
+    flow = plan.task_flow
+    updates = Updates()
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
-    senders, receivers = (
-        {flow.actor(edge.source) for edge in edges},
-        {flow.actor(edge.reader) for edge in edges},
-    )
+    senders = {flow.actor(edge.source) for edge in edges}
+    receivers = {flow.actor(edge.reader) for edge in edges}
     for times in (times for times, is_timed in groups if is_timed):
         updates.publish_seconds.append(
             max(times[name].last_end - times[name].first_begin for name in senders)

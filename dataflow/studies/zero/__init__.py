@@ -17,7 +17,9 @@ from dataflow.flows.message import ACKNOWLEDGEMENT, model_fields
 from dataflow.plan.flag import flag
 from dataflow.study import Study
 
-ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
+ALL_REDUCE = "all-reduce"
+REDUCE_SCATTER = "reduce-scatter"
+ALL_GATHER = "all-gather"
 # The gradients; gradients, then updated parameters; parameters for forward and backward pass, then gradients.
 STAGES = {
     1: (ALL_REDUCE,),
@@ -44,7 +46,8 @@ def zero(
     part = ceil(
         sum(prod(field.shape) for field in model_fields(model, model_scale)) / zero_ranks
     )  # of each rank
-    kinds, names = STAGES[zero_stage], tuple(f"rank-{rank}" for rank in range(1, zero_ranks + 1))
+    kinds = STAGES[zero_stage]
+    names = tuple(f"rank-{rank}" for rank in range(1, zero_ranks + 1))
     sent_bytes = (len(kinds) + kinds.count(ALL_REDUCE)) * NUMBER_BYTES * part * (zero_ranks - 1)
     work = (
         kinds,
@@ -69,6 +72,9 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
 
 
 STUDY = Study(
-    flows={"zero": zero}, flags=ZeroFlags, find_errors=find_errors, part="collectives:CollectivePart",
+    flows={"zero": zero},
+    flags=ZeroFlags,
+    find_errors=find_errors,
+    part="collectives:CollectivePart",
     is_used=lambda plan: any(task.other_bytes for task in plan.task_flow.tasks),
-)  # fmt: skip
+)
