@@ -95,7 +95,7 @@ def new_records(items: Sequence[Item]) -> Iterator[None]:
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
-    sizes = [field.name for field in FLAGS if field.metadata["size"]]
+    sizes = [flag.name for flag in FLAGS if flag.size]
     names = ["flow", "message", "placement", *sizes]
     named = {"message"}
     arguments = [plan.options.arguments for plan, _ in planned]

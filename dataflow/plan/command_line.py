@@ -172,13 +172,13 @@ class VerbParser(argparse.ArgumentParser):
 
 def add_options(parser: VerbParser) -> None:
     """Add the flags of a configuration. A namespace has only those that are given."""
-    for field in FLAGS:
-        text, default = field.metadata["help"] or argparse.SUPPRESS, field.default
-        if default not in (None, False):
-            text += f" (default: {default})"
-        settings = {"help": text, "default": argparse.SUPPRESS, **field.metadata["argparse"]}
-        action = parser.add_argument(flag_name(field.name), **settings)
-        parser.groups.setdefault(field.metadata["group"], []).append(action)
+    for flag in FLAGS:
+        text = flag.help or argparse.SUPPRESS
+        if flag.default not in (None, False):
+            text += f" (default: {flag.default})"
+        settings = {"help": text, "default": argparse.SUPPRESS, **flag.argparse}
+        action = parser.add_argument(flag_name(flag.name), **settings)
+        parser.groups.setdefault(flag.group, []).append(action)
 
 
 def parse_with_options(
@@ -187,7 +187,7 @@ def parse_with_options(
     """Return the flags of a verb, and the flags of configurations that are given."""
     add_options(parser)
     values = vars(parser.parse_all(argv))
-    given = {field.name: values.pop(field.name) for field in FLAGS if field.name in values}
+    given = {flag.name: values.pop(flag.name) for flag in FLAGS if flag.name in values}
     return argparse.Namespace(**values), given
 
 
@@ -219,21 +219,21 @@ def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
         }
     given = {"transport": transport, **given}
     if "sweep" not in given:
-        return [Options(**given)]
+        return [Options.of(given)]
     text = given["sweep"]
     name, _, values = text.partition("=")
     if name not in SWEPT_FLAGS:
         raise UsageError(
             f"--sweep {text}: give NAME=VALUE,VALUE,..., NAME one of {', '.join(SWEPT_FLAGS)}"
         )
-    field = next(field for field in FLAGS if flag_name(field.name) == f"--{name}")
-    if field.name in given:
+    flag = next(flag for flag in FLAGS if flag_name(flag.name) == f"--{name}")
+    if flag.name in given:
         raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
     try:
-        points = sorted(set(map(field.metadata["argparse"]["type"], values.split(","))))
+        points = sorted(set(map(flag.argparse["type"], values.split(","))))
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"--sweep {text}: {error}: give VALUE,VALUE,...") from None
-    return [Options(**{**given, field.name: point}) for point in points]
+    return [Options.of({**given, flag.name: point}) for point in points]
 
 
 def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
@@ -293,7 +293,7 @@ def describe_presets() -> str:
     """Return a table of the presets: the bytes per iteration, the samples, and where the sizes are from."""
     rows = [("preset", "per iteration", "samples", "source")]
     for name, preset in PRESETS.items():
-        options = Options(**parse_flags(preset_flags(name, None)))
+        options = Options.of(parse_flags(preset_flags(name, None)))
         flow = catalogue.build_flow(options.flow, options.sizes, options.message)
         rows.append(
             (

@@ -329,9 +329,9 @@ def resolve_plan(
             "in_flight": 1,
             "trace": False,
         }
-        beside_options = replace(options, placement=None, **unset, **endless)
+        values = options.values | unset | endless | {"placement": None}
         try:
-            beside, skipped = resolve_plan(runtime_name, beside_options)
+            beside, skipped = resolve_plan(runtime_name, Options.of(values))
         except UsageError as error:
             raise UsageError(f"--beside {options.beside}: {error}") from None
     return replace(plan, beside=beside), skipped

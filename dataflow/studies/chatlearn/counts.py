@@ -10,7 +10,7 @@ import torch
 
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.message import NUMBER_BYTES
-from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn.flags import DATASET, chatlearn_flags
 from dataflow.study import Part
 
 # The operations that every record has, also if there were none.
@@ -114,7 +114,7 @@ def collect_counts(
     """
     timed = [workers for workers, is_timed in groups if is_timed]
     full = [workers for workers in timed if workers[DRIVER].messages == plan.options.group_size]
-    settled = full[max(0, plan.options.relay_episodes - 1) :]
+    settled = full[max(0, chatlearn_flags(plan.options).relay_episodes - 1) :]
     episodes = [add_operations(workers) for workers in settled]
     measured = Measured(
         episodes[-1] if episodes else dict.fromkeys(OPERATIONS, 0),
