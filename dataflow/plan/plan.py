@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import psutil
 
 from common.gpus import gpu_of_actor, share_of_gpu
-from dataflow.catalogue.catalogue import TRANSPORTS, Transport, readers_get_views
+from dataflow.catalogue.catalogue import Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.flows.flow import DRIVER, Edge, Flow, with_proxy_actor
@@ -291,12 +291,11 @@ def raise_for_memory(plan: Plan, need: Need, more_advice: str = "") -> NoReturn:
 
 
 def resolve_plan(
-    runtime_name: str, options: Options, suite: str = "", table: str = ""
+    transport: Transport, options: Options, suite: str = "", table: str = ""
 ) -> tuple[Plan, Skipped | None]:
     """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
-        transport = TRANSPORTS[f"{runtime_name} {options.transport}"]
         for error in validate.find_errors(transport, options, flow):
             raise UsageError(error)
     except ValueError as error:
@@ -331,7 +330,7 @@ def resolve_plan(
         }
         values = options.values | unset | endless | {"placement": None}
         try:
-            beside, skipped = resolve_plan(runtime_name, Options.of(values))
+            beside, skipped = resolve_plan(transport, Options.of(values))
         except UsageError as error:
             raise UsageError(f"--beside {options.beside}: {error}") from None
     return replace(plan, beside=beside), skipped
