@@ -67,7 +67,7 @@ class Plan:
     store_bytes: int = 0  # of a private cluster's object store
     run_folder: Path = Path()  # for files that are removed when the run ends
     shared_folder: Path = Path()  # the same in /dev/shm
-    checkout: Path | None = None  # another checkout of this project, whose code the worker runs
+    checkout: Path | None = None  # another checkout of this project, whose code is measured
     suite: str = ""
     table: str = "configurations"
     beside: "Plan | None" = None  # of another flow, which runs while this one is measured
@@ -110,6 +110,7 @@ class Plan:
 
     @property
     def worker_names(self) -> tuple[str, ...]:
+        """Return the names of the workers: the driver and the actors, which send and read the messages of a run."""
         return (DRIVER, *self.task_flow.actors)
 
     @property
