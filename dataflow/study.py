@@ -2,7 +2,7 @@
 
 A study meets the laboratory in three places:
 
-    options and flows  <-- STUDY: its flags, its flows, the tasks and the errors of its flags        (plan/, flows/)
+    options and flows  <-- STUDY: its flows, its flags and their errors, and the tasks that they add (plan/, flows/)
     each actor         <-- Part: what it does besides sending, inside and outside of the clock       (endpoints/)
     the record         <-- collect: what the driver makes of what all parts have measured            (measure/)
 
@@ -29,13 +29,18 @@ class Study:
     flows: Mapping[str, Callable[..., Any]] = field(
         default_factory=dict
     )  # name, also of the table -> function
-    flags: type = object  # a dataclass of flags, which is a base of Options
+    # A frozen dataclass of flags, which is `options.study.<name of the folder>`. None: it has no flags.
+    flags: type[Any] | None = None
     # --message: name -> the flow as it is sent, from the flow of the user. None: as the user draws it, and the form
     # needs the package of its name.
     forms: Mapping[str, Callable[[Any], Any] | None] = field(default_factory=dict)
     find_errors: Callable[[Any, Any, Any], Iterator[str]] = lambda transport, options, flow: iter(
         ()
     )
+    # From the options and the flow: the flow with the tasks that the flags add to it, and what these need.
+    add_tasks: Callable[[Any, Any], "Added"] = lambda options, flow: Added(flow)
+    # From the options: how many iterations lie between two full verifications. None: the study does not decide it.
+    group_size: Callable[[Any], int | None] = lambda options: None
     is_used: Callable[[Any], bool] = lambda plan: (
         False
     )  # whether the actors of a plan have its part
@@ -47,13 +52,23 @@ class Study:
 
 
 class Added(NamedTuple):
-    """A flow with the tasks that a flag of a study adds to it, and what these need."""
+    """A flow with the tasks that flags of studies add to it, and what these need."""
 
     flow: Any  # a Flow
     timed_names: tuple[str, ...] = ()  # that --model-seconds takes besides the actors
     stored_bytes: int = 0  # that they put into the object store per iteration, at most
     memory_bytes: int = 0  # that they keep
     processes: int = 0  # besides one per actor
+
+    def then(self, later: "Added") -> "Added":
+        """Return what this and `later`, which was added to the flow of this, have added together."""
+        return Added(
+            later.flow,
+            self.timed_names + later.timed_names,
+            self.stored_bytes + later.stored_bytes,
+            self.memory_bytes + later.memory_bytes,
+            self.processes + later.processes,
+        )
 
 
 class Part:

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from dataflow.catalogue.catalogue import TRANSPORTS, Transport
 from dataflow.errors import UsageError
 from dataflow.plan import validate
 from dataflow.plan.command_line import make_options, parse_flags
@@ -107,7 +108,7 @@ def make_plan(no_gpu):
 
     def make(runtime: str, *flags: str, **changes) -> Plan:
         (options,) = parse_options(runtime, *flags)
-        plan, skipped = resolve_plan(runtime, options)
+        plan, skipped = resolve_plan(transport_of(runtime, options), options)
         assert skipped is None, skipped
         return replace(plan, **changes)
 
@@ -168,14 +169,18 @@ def split_transport(runtime: str, flags: Sequence[str]) -> tuple[str, list[str]]
 def parse_options(runtime: str, *flags: str) -> list[Options]:
     """Return the options of the configuration of --transport with the other flags."""
     transport, words = split_transport(runtime, flags)
-    return make_options(transport, parse_flags(words))
+    return make_options(TRANSPORTS[f"{runtime} {transport}"], parse_flags(words))
+
+
+def transport_of(runtime: str, options: Options) -> Transport:
+    return TRANSPORTS[f"{runtime} {options.transport}"]
 
 
 def reject_options(runtime: str, *flags: str) -> str:
     """Return the error of these flags, which has one line."""
     with pytest.raises(UsageError) as error:
         for options in parse_options(runtime, *flags):
-            resolve_plan(runtime, options)
+            resolve_plan(transport_of(runtime, options), options)
     assert "\n" not in str(error.value)
     return str(error.value)
 

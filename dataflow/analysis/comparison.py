@@ -17,7 +17,7 @@ from dataflow.plan.plan import Plan
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Workload
 
-TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
+TRANSPORT_FLAGS = {flag.name for flag in FLAGS if flag.group == "transport"}
 
 
 @dataclass(frozen=True)

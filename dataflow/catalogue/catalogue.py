@@ -140,10 +140,14 @@ class SuitePart:
     )  # old and new, for a sentence at the end of a measurement
 
     @property
+    def names(self) -> list[str]:
+        """Return the configurations as the suite names them, without those of a study that is not installed."""
+        return [name for name in self.configurations if " ".join(name.split()[:2]) in TRANSPORTS]
+
+    @property
     def commands(self) -> list[str]:
-        """Return the configurations with all flags, without those of a study that is not installed."""
-        known = [name for name in self.configurations if " ".join(name.split()[:2]) in TRANSPORTS]
-        return [f"{configuration} {self.flags}".strip() for configuration in known]
+        """Return the same configurations with all flags."""
+        return [f"{name} {self.flags}".strip() for name in self.names]
 
 
 def configuration_name(runtime: str, transport: str, flags: Mapping[str, Any]) -> str:

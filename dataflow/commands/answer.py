@@ -52,7 +52,8 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
         help="use the records of the machine that has most of them",
     )
     arguments, given = parse_with_options(parser, argv)
-    options, *others = make_options("refs", given)
+    transport = TRANSPORTS["store refs"]
+    options, *others = make_options(transport, given)
     if others:
         raise UsageError(
             "--sweep: leave it out, and give one workload, to compare all transports of it"
@@ -64,7 +65,7 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
     return (
         arguments,
         given,
-        Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu")),
+        Plan(transport, options, flow, options.device.replace("auto", "cpu")),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from dataflow.catalogue.catalogue import VARIANTS, Variant, readers_get_views
 from dataflow.commands.run import format_iterations, read_durations
 from dataflow.errors import UsageError
-from dataflow.plan.command_line import VerbParser, parse_with_options, plan_configuration
+from dataflow.plan.command_line import VerbParser, parse_with_options, plan_transport
 from dataflow.plan.plan import Plan
 
 PlannedVariant = tuple[Plan | None, str | None]  # and why this machine cannot measure it
@@ -21,7 +21,7 @@ PlannedVariant = tuple[Plan | None, str | None]  # and why this machine cannot m
 def plan_variant(variant: Variant, given: Mapping[str, Any]) -> PlannedVariant:
     """Return the plan of a configuration with these flags, and why this machine cannot measure it."""
     try:
-        plan, reason = plan_configuration(variant.name, given)[0]
+        plan, reason = plan_transport(variant.transport, {**given, **variant.flags})[0]
     except UsageError as error:
         return None, str(error).removeprefix(f"{variant.transport.label}: ")
     return plan, str(reason) if reason else None

@@ -95,7 +95,7 @@ def new_records(items: Sequence[Item]) -> Iterator[None]:
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
-    sizes = [field.name for field in FLAGS if field.metadata["size"]]
+    sizes = [flag.name for flag in FLAGS if flag.size]
     names = ["flow", "message", "placement", *sizes]
     named = {"message"}
     arguments = [plan.options.arguments for plan, _ in planned]
@@ -131,7 +131,7 @@ def plan_suite(
     needed = [name.split()[:2] for name in names]
     for part in suites()[suite]:
         flags = {**given, "trace": True} if part.traced else given
-        for text in part.commands:
+        for name, text in zip(part.names, part.commands, strict=True):
             try:
                 added = plan_configuration(text, flags, suite, table or part.table)
             except UsageError:
@@ -139,7 +139,7 @@ def plan_suite(
                     raise
                 continue
             planned += added
-            written += [text.removesuffix(part.flags).strip()] * len(added)
+            written += [name] * len(added)
     items = make_items(planned, folder)
     if not names:
         return items

@@ -277,7 +277,7 @@ def place_actors(plan: Plan, count: int) -> dict[str, int]:
     placement = plan.options.placement
     requested = plan.options.nodes_of_actors
     nodes = {}
-    for index, name in enumerate(plan.worker_names[1:]):
+    for index, name in enumerate(plan.task_flow.actors):
         if placement == "spread":
             nodes[name] = (index + 1) % count
         else:

@@ -11,11 +11,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn
 
-from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
+from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, Transport
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows import catalogue
 from dataflow.flows.catalogue import flag_name
 from dataflow.flows.message import ITEM_BYTES
+from dataflow.flows.parser import ARROW
+from dataflow.plan.flag import Flag
 from dataflow.plan.options import FLAGS, PRESETS, Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.units import format_bytes
@@ -172,13 +174,13 @@ class VerbParser(argparse.ArgumentParser):
 
 def add_options(parser: VerbParser) -> None:
     """Add the flags of a configuration. A namespace has only those that are given."""
-    for field in FLAGS:
-        text, default = field.metadata["help"] or argparse.SUPPRESS, field.default
-        if default not in (None, False):
-            text += f" (default: {default})"
-        settings = {"help": text, "default": argparse.SUPPRESS, **field.metadata["argparse"]}
-        action = parser.add_argument(flag_name(field.name), **settings)
-        parser.groups.setdefault(field.metadata["group"], []).append(action)
+    for flag in FLAGS:
+        text = flag.help or argparse.SUPPRESS
+        if flag.default not in (None, False):
+            text += f" (default: {flag.default})"
+        settings = {"help": text, "default": argparse.SUPPRESS, **flag.argparse}
+        action = parser.add_argument(flag_name(flag.name), **settings)
+        parser.groups.setdefault(flag.group, []).append(action)
 
 
 def parse_with_options(
@@ -187,7 +189,7 @@ def parse_with_options(
     """Return the flags of a verb, and the flags of configurations that are given."""
     add_options(parser)
     values = vars(parser.parse_all(argv))
-    given = {field.name: values.pop(field.name) for field in FLAGS if field.name in values}
+    given = {flag.name: values.pop(flag.name) for flag in FLAGS if flag.name in values}
     return argparse.Namespace(**values), given
 
 
@@ -203,41 +205,43 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any]:
     return vars(option_parser().parse_all(words))
 
 
-def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
+def make_options(transport: Transport, given: Mapping[str, Any]) -> list[Options]:
     """Return one Options, or one per value of --sweep, the smallest first.
 
     Raise UsageError for flags that exclude each other, and for a --sweep that cannot be read.
     """
-    if given.get("flow") in PRESETS:  # flags that are given as well override its own
-        others = {
-            name: value for name, value in given.items() if name not in ("flow", "batch_size")
-        }
-        given = {
-            "preset": given["flow"],
-            **parse_flags(preset_flags(given["flow"], given.get("batch_size"))),
-            **others,
-        }
-    given = {"transport": transport, **given}
-    if "sweep" not in given:
-        return [Options(**given)]
-    text = given["sweep"]
+    values = {"transport": transport.name, **given}
+    if given.get("flow") in PRESETS:
+        name = values.pop("flow")
+        flags = preset_flags(name, values.pop("batch_size", None))
+        values = {"preset": name, **flags, **values}  # flags that are given override its own
+    if "sweep" not in values:
+        return [Options.of(values)]
+    flag, points = parse_sweep(values["sweep"])
+    if flag.name in values:
+        raise UsageError(
+            f"--sweep {values['sweep']} and {flag_name(flag.name)}: leave one of them out"
+        )
+    return [Options.of({**values, flag.name: point}) for point in points]
+
+
+def parse_sweep(text: str) -> tuple[Flag, list[Any]]:
+    """Return the flag of a --sweep, and its values, the smallest first; raise UsageError if it cannot be read."""
     name, _, values = text.partition("=")
     if name not in SWEPT_FLAGS:
         raise UsageError(
             f"--sweep {text}: give NAME=VALUE,VALUE,..., NAME one of {', '.join(SWEPT_FLAGS)}"
         )
-    field = next(field for field in FLAGS if flag_name(field.name) == f"--{name}")
-    if field.name in given:
-        raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
+    (flag,) = (flag for flag in FLAGS if flag_name(flag.name) == f"--{name}")
     try:
-        points = sorted(set(map(field.metadata["argparse"]["type"], values.split(","))))
+        points = {flag.argparse["type"](value) for value in values.split(",")}
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"--sweep {text}: {error}: give VALUE,VALUE,...") from None
-    return [Options(**{**given, field.name: point}) for point in points]
+    return flag, sorted(points)
 
 
-def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
-    """Return the runtime, the transport and the flags of a configuration; raise UsageError if it is unknown."""
+def parse_configuration(text: str) -> tuple[Transport, dict[str, Any]]:
+    """Return the transport and the flags of a configuration; raise UsageError if it is unknown."""
     try:
         runtime, transport, *words = shlex.split(text)
     except ValueError:
@@ -256,7 +260,7 @@ def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
         raise UsageError(
             f"unknown configuration {text}{meant} (python3 -m dataflow list shows all)"
         )
-    return runtime, transport, parse_flags(words)
+    return TRANSPORTS[f"{runtime} {transport}"], parse_flags(words)
 
 
 def plan_configuration(
@@ -265,20 +269,30 @@ def plan_configuration(
     """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
 
     `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
-    into the text. A value of a sweep that does not fit is skipped, unless it is the smallest one.
+    into the text.
     """
-    runtime, transport, own = split_configuration(text)
+    transport, own = parse_configuration(text)
     values = {**own, **given} if suite else {**given, **own}
+    return plan_transport(transport, values, suite, table)
+
+
+def plan_transport(
+    transport: Transport, values: Mapping[str, Any], suite: str = "", table: str = ""
+) -> list[Planned]:
+    """Return the plan of a transport with these values of flags; with --sweep, one per value.
+
+    A value of a sweep that does not fit is skipped, unless it is the smallest one.
+    """
     planned: list[Planned] = []
     for options in make_options(transport, values):
         try:
-            planned.append(resolve_plan(runtime, options, suite, table))
+            planned.append(resolve_plan(transport, options, suite, table))
         except UsageError as error:
             try:
                 flow = catalogue.build_flow(options.flow, options.sizes, options.message)
                 smallest, _ = planned[0]
             except (ValueError, IndexError):
-                raise UsageError(f"{runtime} {transport}: {error}") from None
+                raise UsageError(f"{transport.label}: {error}") from None
             planned.append((replace(smallest, options=options, requested_flow=flow), error))
     return planned
 
@@ -293,7 +307,7 @@ def describe_presets() -> str:
     """Return a table of the presets: the bytes per iteration, the samples, and where the sizes are from."""
     rows = [("preset", "per iteration", "samples", "source")]
     for name, preset in PRESETS.items():
-        options = Options(**parse_flags(preset_flags(name, None)))
+        options = Options.of(preset_flags(name, None))
         flow = catalogue.build_flow(options.flow, options.sizes, options.message)
         rows.append(
             (
@@ -311,15 +325,21 @@ def describe_presets() -> str:
     return "\n".join([*lines, "--dry-run shows the messages of a preset."])
 
 
-def preset_flags(name: str, samples: int | None) -> list[str]:
-    """Return the flags of a preset with this number of samples per message, or its own."""
+def preset_flags(name: str, samples: int | None) -> dict[str, Any]:
+    """Return the values of a preset's flags with this number of samples per message, or its own."""
     preset = PRESETS[name]
     samples = samples or preset["samples"]
-    if "flags" in preset:
-        return [flag.format(samples=samples) for flag in preset["flags"]]
-    fields = [text.split() for text in preset["fields"]]
-    texts = [
-        f"{name} {dtype} {samples * int(items) * ITEM_BYTES[dtype]}B"
-        for name, dtype, items in fields
-    ]
-    return ["--flow", f"{preset['edge']}: {', '.join(texts)}"]
+    if "fields" in preset:
+        texts = [describe_field(text, samples) for text in preset["fields"]]
+        return {"flow": f"{preset['edge']}: {', '.join(texts)}"}
+    flags = dict(preset["flags"])
+    flow = flags.get("flow", Options.flow)
+    if ARROW not in flow:
+        return flags | {"batch_size": samples}
+    return flags | {"flow": flow.format(samples=samples)}
+
+
+def describe_field(text: str, samples: int) -> str:
+    """Return a field of a preset as the text of a flow has it: its bytes in place of its items per sample."""
+    name, dtype, items = text.split()
+    return f"{name} {dtype} {samples * int(items) * ITEM_BYTES[dtype]}B"

@@ -1,14 +1,29 @@
-"""Make a dataclass field that is a flag. The flags of studies are made with it too."""
+"""Make a field of a dataclass that is a flag, and list the flags of one. Those of studies are made with it too."""
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, ValidationError, convert
 
 KINDS: dict[Any, str] = {int: "a whole number", float: "a number"}  # of values, by their parser
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a configuration, as its field in a dataclass defines it."""
+
+    group: str  # in which --help shows it
+    help: str  # "": it is hidden
+    argparse: Mapping[str, Any]  # how argparse reads its value
+    makes_configuration: bool  # another value is another configuration
+    size: bool | Literal["sender"]
+    name: str = ""  # of the field
+    default: Any = None
+    study: str = ""  # that has it; "": the laboratory
 
 
 def flag(
@@ -28,13 +43,30 @@ def flag(
     flow's parameter of its name; with "sender", the size changes what senders do, and not what readers get.
     """
     settings = {"type": partial(parse_value, parse, bounds)} if parse else {"action": "store_true"}
-    metadata = {
-        "group": group,
-        "help": help,
-        "argparse": settings | argparse_settings,
-        "size": size,
-    }
-    return dataclasses.field(default=default, metadata=metadata | {"configuration": configuration})
+    made = Flag(group, help, settings | argparse_settings, configuration, size)
+    return dataclasses.field(default=default, metadata={"flag": made})
+
+
+def flags_of(owner: type, study: str = "") -> list[Flag]:
+    """Return the flags of a dataclass, in its order. Fields that are not made by `flag` are none."""
+    flags = []
+    for field in dataclasses.fields(owner):
+        if "flag" in field.metadata:
+            made = field.metadata["flag"]
+            flags.append(
+                dataclasses.replace(made, name=field.name, default=field.default, study=study)
+            )
+    return flags
+
+
+def require_different_names(flags: Iterable[Flag]) -> None:
+    """Raise ValueError if two flags have one name, under which records and the command line know them."""
+    owners: dict[str, str] = {}
+    for flag in flags:
+        owner = f"the study {flag.study}" if flag.study else "the laboratory"
+        if flag.name in owners:
+            raise ValueError(f"{owners[flag.name]} and {owner} both have a flag {flag.name}")
+        owners[flag.name] = owner
 
 
 def parse_value(parse: Callable[[str], Any], bounds: Meta | None, text: str) -> Any:

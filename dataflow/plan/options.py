@@ -1,4 +1,8 @@
-"""Define the flags of configurations: one field of Options per flag, with its group, default, help and bounds."""
+"""Define the flags of configurations: a field per flag, with its group, default, help and bounds.
+
+Options has those of the laboratory, and a struct with those of each study: `options.study.weights.receivers`. On the
+command line and in records, a flag has only its name, which no other flag has.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,7 +17,7 @@ from dataflow.catalogue.catalogue import read_files
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import MODELS
-from dataflow.plan.flag import KINDS, flag
+from dataflow.plan.flag import KINDS, Flag, flag, flags_of, require_different_names
 from dataflow.study import Added, studies
 from dataflow.units import parse_bytes, parse_seconds
 
@@ -65,8 +69,22 @@ _TIME = Meta(gt=0)
 _LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:10:512"
 
 
+# The dataclass of flags of each study that has one. --help shows the flags of the first study last.
+STUDY_FLAGS = {name: study.flags for name, study in reversed(studies().items()) if study.flags}
+StudyFlags = dataclasses.make_dataclass(
+    "StudyFlags",
+    [
+        (name, flags, dataclasses.field(default_factory=flags))
+        for name, flags in STUDY_FLAGS.items()
+    ],
+    frozen=True,
+)
+
+
 @dataclass(frozen=True, kw_only=True)
-class CoreOptions:
+class Options:
+    """The flags of a configuration. `of` makes them from values by name."""
+
     # fmt: off
     flow: str = _workload("online-dpo", f"actors and the messages between them: {', '.join(FLOWS)}, text such as "
         "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB', or a function that returns a Flow, "
@@ -149,6 +167,18 @@ class CoreOptions:
     # fmt: on
     transport: str | None = None
     preset: str | None = None  # the known system that --flow names
+    study: Any = dataclasses.field(default_factory=StudyFlags)  # a struct of flags per study
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Options":
+        """Return the options with these values of flags, by name. The others have their defaults."""
+        own = dict(values)
+        given: dict[str, dict[str, Any]] = {name: {} for name in STUDY_FLAGS}
+        for known in FLAGS:
+            if known.study and known.name in own:
+                given[known.study][known.name] = own.pop(known.name)
+        structs = {name: flags(**given[name]) for name, flags in STUDY_FLAGS.items()}
+        return cls(**own, study=StudyFlags(**structs))
 
     def __post_init__(self) -> None:
         if self.as_sent and self.message is None:
@@ -160,12 +190,16 @@ class CoreOptions:
     @property
     def sizes(self) -> dict[str, Any]:
         """Return the parameters of the flow by name; None: the flow's default."""
-        return {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["size"]}
+        return {flag.name: self.value_of(flag) for flag in FLAGS if flag.size}
 
     @property
     def group_size(self) -> int:
-        """Return the number of iterations between two full verifications."""
-        return self.check_every or self.in_flight
+        """Return the number of iterations between two full verifications.
+
+        A study may decide it; of several that do, the smallest number counts.
+        """
+        decided = [study.group_size(self) for study in studies().values()]
+        return min(filter(None, decided), default=self.check_every or self.in_flight)
 
     @property
     def model_times(self) -> dict[str, float]:
@@ -188,43 +222,64 @@ class CoreOptions:
         return name if name == "in-flight" else f"sweep-{name}"
 
     def add_tasks(self, flow: Flow) -> Added:
-        """Return the flow with the tasks that a flag adds to it, and what these need."""
-        return Added(flow)
+        """Return the flow with the tasks that studies add to it, one after the other, and what these need."""
+        added = Added(flow)
+        for study in studies().values():
+            added = added.then(study.add_tasks(self, added.flow))
+        return added
+
+    def value_of(self, flag: Flag) -> Any:
+        owner = getattr(self.study, flag.study) if flag.study else self
+        return getattr(owner, flag.name)
 
     @property
     def configuration_flags(self) -> dict[str, Any]:
         """Return the given flags that make another configuration."""
         flags = {}
-        for field in FLAGS:
-            value = getattr(self, field.name)
-            if field.metadata["configuration"] and value != field.default:
-                flags[field.name] = value
+        for candidate in FLAGS:
+            value = self.value_of(candidate)
+            if candidate.makes_configuration and value != candidate.default:
+                flags[candidate.name] = value
         if self.check_every == 1:  # as without the flag
             del flags["check_every"]
         return flags
 
     @property
+    def values(self) -> dict[str, Any]:
+        """Return the value of every flag by its name, those of studies last."""
+        values = dataclasses.asdict(self)
+        for flags in values.pop("study").values():
+            values |= flags
+        return values
+
+    # Another checkout (--against) may have other studies, so a pickle has the flags by name.
+    def __getstate__(self) -> dict[str, Any]:
+        return self.values
+
+    def __setstate__(self, values: Mapping[str, Any]) -> None:
+        known = Options().values.keys()
+        flags = {name: value for name, value in values.items() if name in known}
+        self.__dict__.update(vars(Options.of(flags)))
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """Return every flag as a value for JSON, without anything private: no folder and no address."""
-        values = dataclasses.asdict(self) | {"address": bool(self.address)}
+        values = self.values | {"address": bool(self.address)}
         if ".py:" in self.flow:
             values["flow"] = Path(self.flow).name  # others have the file elsewhere
         return values
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options(*(s.flags for s in studies().values() if s.flags is not object), CoreOptions):  # type: ignore[misc]
-    """The flags of a configuration, those of all studies included. Flags of a study may override the methods above."""
-
-
 def options_of(flow: str, flags: Mapping[str, Any]) -> Options:
     """Return the options of a record: its flow, and the flags that make a configuration. Unknown ones are left out."""
-    known = {field.name for field in FLAGS}
-    return Options(flow=flow, **{name: value for name, value in flags.items() if name in known})
+    known = {flag.name for flag in FLAGS}
+    values = {name: value for name, value in flags.items() if name in known}
+    return Options.of({"flow": flow, **values})
 
 
-FLAGS = [
-    field for field in dataclasses.fields(Options) if field.metadata
-]  # those of studies are last
+FLAGS = flags_of(Options)  # those of studies are last
+for _name, _flags in STUDY_FLAGS.items():
+    FLAGS += flags_of(_flags, _name)
+require_different_names(FLAGS)
 # Sizes that change how senders send, but not what readers get.
-SENDER_SIZES = {field.name for field in FLAGS if field.metadata["size"] == "sender"}
+SENDER_SIZES = {flag.name for flag in FLAGS if flag.size == "sender"}

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import psutil
 
 from common.gpus import gpu_of_actor, share_of_gpu
-from dataflow.catalogue.catalogue import TRANSPORTS, Transport, readers_get_views
+from dataflow.catalogue.catalogue import Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.flows.flow import DRIVER, Edge, Flow, with_proxy_actor
@@ -67,7 +67,7 @@ class Plan:
     store_bytes: int = 0  # of a private cluster's object store
     run_folder: Path = Path()  # for files that are removed when the run ends
     shared_folder: Path = Path()  # the same in /dev/shm
-    checkout: Path | None = None  # another checkout of this project, whose code the worker runs
+    checkout: Path | None = None  # another checkout of this project, whose code is measured
     suite: str = ""
     table: str = "configurations"
     beside: "Plan | None" = None  # of another flow, which runs while this one is measured
@@ -110,6 +110,7 @@ class Plan:
 
     @property
     def worker_names(self) -> tuple[str, ...]:
+        """Return the names of the workers: the driver and the actors, which send and read the messages of a run."""
         return (DRIVER, *self.task_flow.actors)
 
     @property
@@ -301,12 +302,11 @@ def raise_for_memory(plan: Plan, need: Need, more_advice: str = "") -> NoReturn:
 
 
 def resolve_plan(
-    runtime_name: str, options: Options, suite: str = "", table: str = ""
+    transport: Transport, options: Options, suite: str = "", table: str = ""
 ) -> tuple[Plan, Skipped | None]:
     """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
-        transport = TRANSPORTS[f"{runtime_name} {options.transport}"]
         for error in validate.find_errors(transport, options, flow):
             raise UsageError(error)
     except ValueError as error:
@@ -332,7 +332,7 @@ def resolve_plan(
     skipped = None
     if options.beside:
         try:
-            beside, skipped = resolve_plan(runtime_name, options_beside(options))
+            beside, skipped = resolve_plan(transport, options_beside(options))
         except UsageError as error:
             raise UsageError(f"--beside {options.beside}: {error}") from None
     return replace(plan, beside=beside), skipped
@@ -350,4 +350,6 @@ def options_beside(options: Options) -> Options:
         "in_flight": 1,
         "trace": False,
     }
-    return replace(options, placement=None, **unset, **endless)
+    values = options.values | unset | endless
+    values["placement"] = None
+    return Options.of(values)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from common.gpus import share_of_gpu
 from dataflow.analysis.result import Result
-from dataflow.catalogue.catalogue import TRANSPORTS, Transport, suites
+from dataflow.catalogue.catalogue import Transport, suites
 from dataflow.errors import Skipped
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER
 from dataflow.plan import validate
-from dataflow.plan.command_line import make_options, split_configuration
+from dataflow.plan.command_line import make_options, parse_configuration
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_gpus
 from dataflow.report import tables
@@ -113,9 +113,8 @@ def list_candidates() -> Iterator[Candidate]:
     """Yield the configurations of the suite gpu, in its order."""
     for part in suites()[TABLE]:
         for command in part.commands:
-            runtime, name, given = split_configuration(command)
-            (options,) = make_options(name, given)
-            transport = TRANSPORTS[f"{runtime} {name}"]
+            transport, given = parse_configuration(command)
+            (options,) = make_options(transport, given)
             flow = build_flow(options.flow, options.sizes, options.message)
             plan = Plan(transport, options, flow, "cuda")
             yield Candidate(

@@ -39,7 +39,7 @@ class StoreBytes:
 
 
 def silence_raylet() -> None:
-    """Do not print the raylet's advice to users (many workers, one that died), which ignores log_to_driver=False."""
+    """Do not print the raylet's advice to users (many processes, one that died), which ignores log_to_driver=False."""
     import ray
 
     ray._private.worker.print_to_stdstream = lambda *_, **__: None

@@ -49,7 +49,7 @@ class RayWorkers(WorkerGroup):
         has_loop = hasattr(actor_class, "run")  # beside the thread that answers calls
         if has_loop:
             options["concurrency_groups"] = {"loop": 1}
-        for name in self.plan.worker_names[1:]:
+        for name in self.plan.task_flow.actors:
             node = self.worker_nodes[name]
             if self.plan.options.address:  # a private cluster has them already
                 options["runtime_env"] = {"env_vars": self.nodes.network_settings(node)}
@@ -233,7 +233,7 @@ def start_cluster(plan: Plan) -> None:
 
 
 def _join_cluster(plan: Plan) -> None:
-    """Join an existing cluster. Its workers get the settings of this process through the job's runtime environment."""
+    """Join an existing cluster. Ray's processes there get this process's settings by the job's runtime environment."""
     prefixes = (
         "RAY_CGRAPH_",
         "RAY_ENABLE_ZERO_COPY",

@@ -40,6 +40,7 @@ class Connection:
 class WorkerGroup:
     """The workers of a run. A transport function gets it, and starts the workers with classes of its choice.
 
+    A worker sends and reads messages of the flow: the driver, or an actor. No other process is called a worker.
     Actors are Python processes, or endpoints in the driver's process. They are Ray actors in the subclass RayWorkers.
     The main thread of an actor's process runs the transport's loop, `run()` of its class. A second thread answers the
     driver's calls, such as `verify`, as Ray's actors do while their graph's loop runs.
@@ -48,7 +49,7 @@ class WorkerGroup:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.sent_flow = plan.sent_flow
-        # Worker name -> Ray actor handle, process, or endpoint in this process.
+        # Name of an actor -> Ray actor handle, process, or endpoint in this process.
         self.actors: dict[str, Any] = {}
         self.pipes: dict[str, Any] = {}  # to the processes
         self.driver: Any = None  # the driver's endpoint
@@ -79,7 +80,7 @@ class WorkerGroup:
         self.call("learn_digests", digests)
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
-        names = self.plan.worker_names[1:]
+        names = self.plan.task_flow.actors
         if self.plan.transport.requirements.single_process:
             self.actors = {name: actor_class(self.plan, name, *extra) for name in names}
             return

@@ -39,6 +39,7 @@ def test_a_flow_beside_that_does_not_go_on_is_an_error(make_plan, flags, text):
 
 
 def test_a_flow_beside_that_cannot_be_read_is_an_error_before_anything_starts(make_plan):
-    options = replace(make_plan("torch", "--transport", "gloo").options, beside="a ->")
+    plan = make_plan("torch", "--transport", "gloo")
+    options = replace(plan.options, beside="a ->")
     with pytest.raises(UsageError, match="cannot read 'a ->'"):
-        resolve_plan("torch", options)
+        resolve_plan(plan.transport, options)

@@ -8,11 +8,19 @@ import pytest
 import yaml
 from conftest import ROOT, parse_options, reject_options
 
+from dataflow.catalogue.catalogue import VARIANTS
 from dataflow.commands import answer, compare, report, run
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
 from dataflow.plan import command_line
-from dataflow.plan.command_line import describe_flags, flag_name, make_options, split_configuration
+from dataflow.plan.command_line import (
+    describe_flags,
+    flag_name,
+    make_options,
+    parse_configuration,
+    parse_flags,
+    preset_flags,
+)
 from dataflow.plan.options import PRESETS
 
 CLUSTER = ("--address", "127.0.0.1:6379")
@@ -137,6 +145,18 @@ def test_presets_have_the_bytes_of_their_sources():
     assert options.preset == "slime-lists"
 
 
+def test_the_values_in_the_files_of_presets_and_variants_are_those_that_the_command_line_gives():
+    """They are not parsed, so their types, bounds and choices are checked here."""
+    for name in PRESETS:
+        values = preset_flags(name, None)
+        words = []
+        for flag, value in values.items():
+            words += [flag_name(flag), str(value)]
+        assert parse_flags(words) == values
+    for variant in VARIANTS:
+        assert parse_configuration(variant.name) == (variant.transport, variant.flags)
+
+
 def test_a_sweep_has_options_for_each_value():
     for text, values, table in (
         ("iteration-bytes=1KiB,64KiB", [2**10, 2**16], "sweep-iteration-bytes"),
@@ -188,8 +208,8 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
         if verb == "run":
             arguments, given = run.parse_arguments(words)
             assert arguments.configurations or arguments.suite, words
-            for configuration in arguments.configurations:
-                _, transport, flags = split_configuration(configuration)
+            for text in arguments.configurations:
+                transport, flags = parse_configuration(text)
                 make_options(transport, given | flags)
         elif verb in PARSERS:
             PARSERS[verb](words)

@@ -9,6 +9,7 @@ import psutil
 import pytest
 from conftest import KILOBYTES, parse_options
 
+from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import validate
 from dataflow.plan.options import FLAGS
@@ -84,8 +85,8 @@ def test_a_configuration_of_a_suite_that_does_not_fit_is_skipped(monkeypatch, no
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=350 * MIB))
     (options,) = parse_options("torch", "--transport", "gloo")
     with pytest.raises(UsageError, match="of memory with online-dpo"):
-        resolve_plan("torch", options)
-    _, skipped = resolve_plan("torch", options, "quick", "configurations")
+        resolve_plan(TRANSPORTS["torch gloo"], options)
+    _, skipped = resolve_plan(TRANSPORTS["torch gloo"], options, "quick", "configurations")
     assert isinstance(skipped, Skipped) and "of memory with online-dpo" in str(skipped)
 
 
@@ -144,9 +145,8 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
         ("graph", "cuda-ipc", "cuda-ipc needs 1 GPU and this machine has 0: choose another config"),
         ("rdt", "nixl", "nixl needs nixl, which is not installed: pip install --no-deps nixl=="),
     ):
-        plan, skipped = resolve_plan(
-            runtime, *parse_options(runtime, "--transport", transport, *KILOBYTES)
-        )
+        (options,) = parse_options(runtime, "--transport", transport, *KILOBYTES)
+        plan, skipped = resolve_plan(TRANSPORTS[f"{runtime} {transport}"], options)
         assert (
             isinstance(skipped, Skipped)
             and reason in str(skipped)
@@ -163,8 +163,8 @@ def test_transports_that_rely_on_the_memory_order_of_x86_are_skipped_elsewhere(
 ):
     monkeypatch.setattr(validate.platform, "machine", lambda: machine)
     runtime, transport = configuration.split()
-    options = parse_options(runtime, "--transport", transport, *KILOBYTES)
-    _, skipped = resolve_plan(runtime, *options)
+    (options,) = parse_options(runtime, "--transport", transport, *KILOBYTES)
+    _, skipped = resolve_plan(TRANSPORTS[configuration], options)
     assert isinstance(skipped, Skipped) == is_skipped
     if is_skipped:
         assert "mapped relies on the memory order of x86_64 and this machine is aarch64" in str(
@@ -181,8 +181,8 @@ def test_nixl_needs_the_package_of_torchs_cuda_version(monkeypatch, no_gpu, cuda
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in installed or None)
     for name in ("rdt nixl", "rdt nixl-pull"):
         runtime, transport = name.split()
-        options = parse_options(runtime, "--transport", transport, *KILOBYTES)
-        _, skipped = resolve_plan(runtime, *options)
+        (options,) = parse_options(runtime, "--transport", transport, *KILOBYTES)
+        _, skipped = resolve_plan(TRANSPORTS[name], options)
         if missing is None:
             assert skipped is None
         else:
@@ -217,7 +217,7 @@ def test_the_record_has_every_flag_workload_configuration_and_table_without_fold
         "graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", *KILOBYTES
     )
     record = plan.new_record()
-    assert {field.name for field in FLAGS} <= record.arguments.keys()
+    assert {flag.name for flag in FLAGS} <= record.arguments.keys()
     assert (record.suite, record.table, record.traced, record.runs) == ("", "stages", True, [])
     assert (record.workload.flow, record.workload.message, record.arguments["timeout"]) == (
         "online-dpo",
@@ -234,7 +234,7 @@ def test_the_record_has_every_flag_workload_configuration_and_table_without_fold
         "graph mapped --copy-out",
         "cpu",
     )
-    plan, _ = resolve_plan("graph", plan.options, "quick", "configurations")
+    plan, _ = resolve_plan(plan.transport, plan.options, "quick", "configurations")
     assert (plan.new_record().suite, plan.new_record().table) == ("quick", "configurations")
     given = make_plan("store", "--flow", "ppo", "--prompt-len", "512").workload
     assert given == make_plan("store", "--flow", "ppo").workload

@@ -10,7 +10,7 @@ import torch
 
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.message import NUMBER_BYTES
-from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn.flags import DATASET, chatlearn_flags
 from dataflow.study import Part
 
 # The operations that every record has, also if there were none.
@@ -112,10 +112,12 @@ def collect_counts(
 
     The first episodes have fewer samples to train on if there is a relay buffer, so they are not compared.
     """
-    timed = [workers for workers, is_timed in groups if is_timed]
-    full = [workers for workers in timed if workers[DRIVER].messages == plan.options.group_size]
-    settled = full[max(0, plan.options.relay_episodes - 1) :]
-    episodes = [add_operations(workers) for workers in settled]
+    timed = [by_worker for by_worker, is_timed in groups if is_timed]
+    full = [
+        by_worker for by_worker in timed if by_worker[DRIVER].messages == plan.options.group_size
+    ]
+    settled = full[max(0, chatlearn_flags(plan.options).relay_episodes - 1) :]
+    episodes = [add_operations(by_worker) for by_worker in settled]
     measured = Measured(
         episodes[-1] if episodes else dict.fromkeys(OPERATIONS, 0),
         find_message_bytes(groups),
@@ -125,10 +127,10 @@ def collect_counts(
     return measured, find_difference(episodes)
 
 
-def add_operations(workers: Mapping[str, GroupCounts]) -> dict[str, int]:
+def add_operations(by_worker: Mapping[str, GroupCounts]) -> dict[str, int]:
     """Return the operations of all workers in one group."""
     total = Counter(dict.fromkeys(OPERATIONS, 0))
-    for counts in workers.values():
+    for counts in by_worker.values():
         total.update(counts.operations)
     return dict(total)
 
@@ -146,8 +148,8 @@ def find_difference(episodes: Sequence[Mapping[str, int]]) -> str | None:
 def find_message_bytes(groups: Sequence[Group]) -> dict[str, int]:
     """Return the bytes of one message of each model, and of the input."""
     sizes: dict[str, int] = {}
-    for workers, _ in groups:
-        for counts in workers.values():
+    for by_worker, _ in groups:
+        for counts in by_worker.values():
             sizes |= counts.message_bytes
     sizes.pop(DATASET, None)  # an acknowledgement
     return {INPUT if sender == DRIVER else sender: size for sender, size in sizes.items()}
@@ -156,8 +158,8 @@ def find_message_bytes(groups: Sequence[Group]) -> dict[str, int]:
 def find_replica_order(timed: Sequence[Mapping[str, GroupCounts]]) -> dict[str, list[list[int]]]:
     """Return the replicas that got the messages of the first timed episodes, by model."""
     orders: dict[str, list[list[int]]] = {}
-    for workers in timed[:ORDERED_EPISODES]:
-        for model, order in workers[DRIVER].replica_order.items():
+    for by_worker in timed[:ORDERED_EPISODES]:
+        for model, order in by_worker[DRIVER].replica_order.items():
             orders.setdefault(model, []).append(order)
     return orders
 
@@ -165,6 +167,6 @@ def find_replica_order(timed: Sequence[Mapping[str, GroupCounts]]) -> dict[str, 
 def add_messages(timed: Sequence[Mapping[str, GroupCounts]]) -> dict[str, int]:
     """Return the messages that each process received in all timed groups."""
     total: Counter[str] = Counter()
-    for workers in timed:
-        total.update({name: counts.messages for name, counts in workers.items()})
+    for by_worker in timed:
+        total.update({name: counts.messages for name, counts in by_worker.items()})
     return dict(total)

@@ -12,7 +12,7 @@ import ray
 
 from dataflow.endpoints.actor import Actor
 from dataflow.studies.chatlearn.counts import CountingPart, counts_of
-from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn.flags import DATASET, ChatLearnFlags, chatlearn_flags
 from dataflow.studies.chatlearn.samples import (
     Batch,
     Sample,
@@ -41,9 +41,13 @@ class StreamDataset(Actor):
     """An actor that can read the last queue of an episode."""
 
     @cached_property
+    def flags(self) -> ChatLearnFlags:
+        return chatlearn_flags(self.plan.options)
+
+    @cached_property
     def episodes(self) -> deque[EpisodeSamples]:
         """Return the episodes whose samples are kept, the newest one last."""
-        return deque(maxlen=max(1, self.plan.options.relay_episodes))
+        return deque(maxlen=max(1, self.flags.relay_episodes))
 
     @cached_property
     def counts(self) -> CountingPart:
@@ -62,7 +66,7 @@ class StreamDataset(Actor):
             self.samples += episode.samples
         self.given_samples = 0
         self.unread_messages = 0
-        if self.plan.options.relay_episodes:
+        if self.flags.relay_episodes:
             while self.count_waiting():
                 self.read_message()
         else:
@@ -88,7 +92,7 @@ class StreamDataset(Actor):
     def next(self) -> Batch | None:
         """Return the next micro-batch, or None after the last one."""
         begin = self.given_samples
-        end = begin + self.plan.options.train_micro_batch
+        end = begin + self.flags.train_micro_batch
         while self.unread_messages and len(self.samples) < end:
             self.read_message()
             self.unread_messages -= 1

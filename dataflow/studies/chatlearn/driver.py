@@ -13,7 +13,7 @@ from ray.util.queue import Queue
 from dataflow.endpoints.tensors import HOST
 from dataflow.flows.flow import DRIVER, Edge, Task
 from dataflow.studies.chatlearn.counts import counts_of
-from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn.flags import DATASET, chatlearn_flags
 from dataflow.studies.chatlearn.processes import start_processes
 from dataflow.studies.chatlearn.training import Training
 from dataflow.workers.worker_group import Connection, WorkerGroup
@@ -29,11 +29,12 @@ class Driver:
         self.workers = workers
         self.plan = workers.plan
         self.flow = workers.sent_flow
-        options = self.plan.options
-        self.makes_new_queues = options.episode and not options.keep_queues
+        flags = chatlearn_flags(self.plan.options)
+        self.makes_new_queues = flags.episode and not flags.keep_queues
         self.processes = start_processes(workers)
         self.counts = counts_of(workers.driver)
-        self.training = Training(workers) if options.sink == "trainer" else None
+        has_trainer = flags.sink == "trainer"
+        self.training = Training(workers) if has_trainer else None
         self.reader = DATASET if self.training else DRIVER  # of the results
         self.submitted = 0
         self.waiting: list[int] = []  # numbers of messages that have not gone through the models

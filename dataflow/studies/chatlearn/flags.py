@@ -83,12 +83,6 @@ class ChatLearnFlags:
         Meta(ge=0, le=16),
     )
 
-    # Options has these flags and those of CoreOptions, so `self` has more attributes than this class.
-
-    @property
-    def group_size(self: Any) -> int:
-        return self.episode or self.check_every or self.in_flight
-
     def layouts(self, models: Sequence[str]) -> dict[str, ModelLayout]:
         """Return the layout of each model; raise ValueError if --replicas or --ranks cannot be read."""
         replicas = parse_counts("--replicas", self.replicas)
@@ -99,33 +93,6 @@ class ChatLearnFlags:
         """Return how many models are trained behind a flow of this name."""
         return self.trainers or TRAINED_MODELS.get(flow, 1)
 
-    def add_tasks(self: Any, flow: Flow) -> Added:
-        """Return the flow with a reader of its results if it has a trainer, and what further processes need.
-
-        The reader acknowledges each iteration to the driver.
-        """
-        layouts = self.layouts(flow.actors)
-        further = sum(layout.processes - 1 for layout in layouts.values())
-        memory_bytes = self.memory_of_further_processes(flow, layouts)
-        if self.sink != "trainer":
-            return Added(flow, memory_bytes=memory_bytes, processes=further)
-        dataset = Task(DATASET, flow.returns, ACKNOWLEDGEMENT)
-        trained = replace(flow, tasks=(*flow.tasks, dataset), returns=(DATASET,))
-        edges = trained.edges_to(DATASET)
-        kept_episodes = max(1, self.relay_episodes)
-        memory_bytes += kept_episodes * self.group_size * self.memory_per_message(edges, flow.name)
-        stored_bytes = kept_episodes * sum(micro_batch_bytes(edge.message) for edge in edges)
-        return Added(trained, ("trainer",), stored_bytes, memory_bytes, further)
-
-    def memory_of_further_processes(self: Any, flow: Flow, layouts: dict[str, ModelLayout]) -> int:
-        """Return the bytes that replicas and ranks keep besides the first process of each model."""
-        total = 0
-        for task in flow.tasks:
-            pool = flow.slots(self.in_flight) * task.sends.bytes
-            inputs = (self.in_flight + 1) * sum(edge.bytes for edge in flow.edges_to(task.name))
-            total += (layouts[task.actor].processes - 1) * (pool + inputs)
-        return total
-
     def memory_per_message(self, edges: Sequence[Edge], flow: str) -> int:
         """Return the bytes that stay of a message: the dataset's samples, and those of each trained model.
 
@@ -134,6 +101,43 @@ class ChatLearnFlags:
         kept = sum(edge.message.serialised_bytes for edge in edges)
         received = sum(edge.bytes for edge in edges)
         return kept + self.trained_models(flow) * received
+
+
+def chatlearn_flags(options: Any) -> ChatLearnFlags:
+    """Return the flags of this study."""
+    flags: ChatLearnFlags = options.study.chatlearn
+    return flags
+
+
+def add_tasks(options: Any, flow: Flow) -> Added:
+    """Return the flow with a reader of its results if it has a trainer, and what further processes need.
+
+    The reader acknowledges each iteration to the driver.
+    """
+    flags = chatlearn_flags(options)
+    layouts = flags.layouts(flow.actors)
+    further = sum(layout.processes - 1 for layout in layouts.values())
+    memory_bytes = memory_of_further_processes(flow, layouts, options.in_flight)
+    if flags.sink != "trainer":
+        return Added(flow, memory_bytes=memory_bytes, processes=further)
+    dataset = Task(DATASET, flow.returns, ACKNOWLEDGEMENT)
+    trained = replace(flow, tasks=(*flow.tasks, dataset), returns=(DATASET,))
+    edges = trained.edges_to(DATASET)
+    kept_episodes = max(1, flags.relay_episodes)
+    memory_per_message = flags.memory_per_message(edges, flow.name)
+    memory_bytes += kept_episodes * options.group_size * memory_per_message
+    stored_bytes = kept_episodes * sum(micro_batch_bytes(edge.message) for edge in edges)
+    return Added(trained, ("trainer",), stored_bytes, memory_bytes, further)
+
+
+def memory_of_further_processes(flow: Flow, layouts: dict[str, ModelLayout], in_flight: int) -> int:
+    """Return the bytes that replicas and ranks keep besides the first process of each model."""
+    total = 0
+    for task in flow.tasks:
+        pool = flow.slots(in_flight) * task.sends.bytes
+        inputs = (in_flight + 1) * sum(edge.bytes for edge in flow.edges_to(task.name))
+        total += (layouts[task.actor].processes - 1) * (pool + inputs)
+    return total
 
 
 def micro_batch_bytes(message: Message) -> int:

@@ -32,17 +32,18 @@ class EpisodeShape:
 
 def shape_of(flow: Flow, options: Any, samples: int) -> EpisodeShape:
     """Return the shape of an episode of a flow, whose messages have so many samples."""
+    flags = options.study.chatlearn
     messages = options.group_size
     inputs = len(flow.edges_from(DRIVER))
     results = len(flow.returns)
     edges = len(flow.edges) - inputs - results
-    if options.sink != "trainer":
+    if flags.sink != "trainer":
         return EpisodeShape(messages, inputs, edges, results)
-    trained_samples = messages * samples * max(1, options.relay_episodes)
-    steps = math.ceil(trained_samples / options.train_global_batch)
-    trained_models = options.trained_models(flow.name)
+    trained_samples = messages * samples * max(1, flags.relay_episodes)
+    steps = math.ceil(trained_samples / flags.train_global_batch)
+    trained_models = flags.trained_models(flow.name)
     return EpisodeShape(
-        messages, inputs, edges, results, trained_models, steps, options.data_parallel
+        messages, inputs, edges, results, trained_models, steps, flags.data_parallel
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from dataflow.endpoints.actor import Actor
 from dataflow.plan.plan import Plan
 from dataflow.studies.chatlearn.dataset import StreamDataset
+from dataflow.studies.chatlearn.flags import chatlearn_flags
 from dataflow.studies.chatlearn.layout import ModelLayout
 from dataflow.studies.chatlearn.replica_inbox import ReplicaInbox
 
@@ -18,7 +19,7 @@ class ChatLearnActor(StreamDataset, Actor):
 
     def __init__(self, plan: Plan, name: str, codec: Any, replica: int = 0, rank: int = 0) -> None:
         super().__init__(plan, name, codec)
-        layouts = plan.options.layouts(plan.task_flow.actors)
+        layouts = chatlearn_flags(plan.options).layouts(plan.task_flow.actors)
         layout: ModelLayout = layouts[name]
         self.answers = layout.answers(rank)
         if layout.replicas > 1:

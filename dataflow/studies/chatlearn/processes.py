@@ -6,6 +6,7 @@ from typing import Any
 import ray
 
 from dataflow.endpoints.tensors import HOST
+from dataflow.studies.chatlearn.flags import chatlearn_flags
 from dataflow.studies.chatlearn.layout import ModelLayout, process_name
 from dataflow.studies.chatlearn.models import ChatLearnActor
 from dataflow.workers.worker_group import WorkerGroup
@@ -28,7 +29,7 @@ def start_processes(workers: WorkerGroup) -> dict[str, ModelProcesses]:
     progress = workers.driver.progress
     first_processes = list(progress.processes_written)
     models = workers.plan.task_flow.actors
-    layouts = workers.plan.options.layouts(models)
+    layouts = chatlearn_flags(workers.plan.options).layouts(models)
     for model, layout in layouts.items():
         start_further_processes(workers, model, layout)
     workers.call("learn_digests", workers.driver.digests)

@@ -4,7 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dataflow.flows.flow import Flow
-from dataflow.studies.chatlearn.flags import ChatLearnFlags, is_chatlearns_transport
+from dataflow.studies.chatlearn.flags import (
+    ChatLearnFlags,
+    chatlearn_flags,
+    is_chatlearns_transport,
+)
 from dataflow.studies.chatlearn.layout import MAX_PROCESSES, parse_counts
 
 FORMS_OF_SAMPLES = ("fields", "packed", None)  # of --message; None: it is not given
@@ -28,7 +32,7 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
         return
     yield from find_episode_errors(options)
     yield from find_layout_errors(options, flow)
-    if options.sink == "trainer":
+    if chatlearn_flags(options).sink == "trainer":
         yield from find_trainer_errors(options, flow)
         return
     for name in names:
@@ -41,10 +45,11 @@ def flag_name(name: str) -> str:
 
 
 def find_episode_errors(options: Any) -> Iterator[str]:
+    flags = chatlearn_flags(options)
     group = options.group_size
-    if options.episode and options.check_every:
+    if flags.episode and options.check_every:
         yield "--check-every: every episode of --episode ends with a full verification: leave it out"
-    sends_several = options.in_flight > 1 or options.sink == "trainer"
+    sends_several = options.in_flight > 1 or flags.sink == "trainer"
     if options.in_flight < group and sends_several:
         yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
     if options.iterations < group:
@@ -52,12 +57,13 @@ def find_episode_errors(options: Any) -> Iterator[str]:
 
 
 def find_layout_errors(options: Any, flow: Flow) -> Iterator[str]:
-    for name in ("replicas", "ranks"):
-        counts = parse_counts(flag_name(name), getattr(options, name))
+    flags = chatlearn_flags(options)
+    for name, text in (("replicas", flags.replicas), ("ranks", flags.ranks)):
+        counts = parse_counts(flag_name(name), text)
         for model in counts.keys() - set(flow.actors):
             models = ", ".join(flow.actors)
             yield f"{flag_name(name)} {model}: {flow.name} has no such model: give {models}"
-    for model, layout in options.layouts(flow.actors).items():
+    for model, layout in flags.layouts(flow.actors).items():
         if not 1 <= layout.processes <= MAX_PROCESSES:
             yield (
                 f"--replicas and --ranks: {model} has {layout.replicas} times {layout.ranks} processes: give 1 to "
@@ -66,22 +72,23 @@ def find_layout_errors(options: Any, flow: Flow) -> Iterator[str]:
 
 
 def find_trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
+    flags = chatlearn_flags(options)
     sample_error = find_sample_error(options, flow)
     if sample_error:
         yield f"--sink trainer: {sample_error}"
-    step_samples = options.train_micro_batch * options.data_parallel
-    if options.train_global_batch % step_samples:
-        reason = f"--train-micro-batch {options.train_micro_batch}"
-        if options.data_parallel > 1:
-            reason += f" times --data-parallel {options.data_parallel}"
-        yield f"--train-global-batch {options.train_global_batch}: give a multiple of {reason}"
-    needed = options.group_size * options.relay_episodes
+    step_samples = flags.train_micro_batch * flags.data_parallel
+    if flags.train_global_batch % step_samples:
+        reason = f"--train-micro-batch {flags.train_micro_batch}"
+        if flags.data_parallel > 1:
+            reason += f" times --data-parallel {flags.data_parallel}"
+        yield f"--train-global-batch {flags.train_global_batch}: give a multiple of {reason}"
+    needed = options.group_size * flags.relay_episodes
     if options.iterations < needed:
         yield (
-            f"--iterations {options.iterations}: --relay-episodes {options.relay_episodes} needs {needed} to fill the "
+            f"--iterations {options.iterations}: --relay-episodes {flags.relay_episodes} needs {needed} to fill the "
             f"relay buffer: give {needed} or more iterations"
         )
-    if options.relay_episodes and options.copy_out:
+    if flags.relay_episodes and options.copy_out:
         yield "--relay-episodes: --copy-out reuses the memory of earlier episodes: leave one of them out"
 
 

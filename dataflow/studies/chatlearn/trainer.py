@@ -9,6 +9,7 @@ import torch
 from ray.util.queue import Queue
 
 from dataflow.studies.chatlearn.counts import CountingPart
+from dataflow.studies.chatlearn.flags import chatlearn_flags
 from dataflow.studies.chatlearn.samples import Batch, digests_of_batches
 from dataflow.trace.spans import count_faults
 
@@ -61,7 +62,7 @@ class TrainedModel:
         step_seconds = options.model_times.get("trainer", 0.0)
         actor_class = ray.remote(num_cpus=0)(Trainer)
         self.ranks: list[Any] = []
-        for _ in range(options.data_parallel):
+        for _ in range(chatlearn_flags(options).data_parallel):
             rank = actor_class.remote(options.threads, step_seconds)
             self.ranks.append(rank)
 

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from dataflow.studies.chatlearn.counts import counts_of
-from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn.flags import DATASET, chatlearn_flags
 from dataflow.studies.chatlearn.samples import count_wrong
 from dataflow.studies.chatlearn.trainer import Span, TrainedModel, make_queue
 from dataflow.workers.worker_group import WorkerGroup
@@ -22,20 +22,20 @@ class Training:
 
     def __init__(self, workers: WorkerGroup) -> None:
         plan = workers.plan
-        options = plan.options
+        flags = chatlearn_flags(plan.options)
         self.counts = counts_of(workers.driver)
         self.dataset = workers.actors[DATASET]
-        self.global_batch = options.train_global_batch  # samples per step
-        self.data_parallel = options.data_parallel
+        self.global_batch = flags.train_global_batch  # samples per step
+        self.data_parallel = flags.data_parallel
         rank_samples = self.global_batch // self.data_parallel
-        self.rank_batches = rank_samples // options.train_micro_batch  # micro-batches per step
-        count = options.trained_models(plan.requested_flow.name)
-        self.models = [TrainedModel(index, options, self.counts) for index in range(count)]
+        self.rank_batches = rank_samples // flags.train_micro_batch  # micro-batches per step
+        count = flags.trained_models(plan.requested_flow.name)
+        self.models = [TrainedModel(index, plan.options, self.counts) for index in range(count)]
         edges = plan.task_flow.edges_to(DATASET)
         (self.batch_size,) = edges[0].message.sample_counts
         message_bytes = sum(edge.bytes for edge in edges)
         self.sample_bytes = math.ceil(message_bytes / self.batch_size)
-        kept_episodes = max(1, options.relay_episodes)
+        kept_episodes = max(1, flags.relay_episodes)
         self.message_counts: deque[int] = deque(maxlen=kept_episodes)  # of each kept episode
 
     @property

@@ -57,11 +57,12 @@ def model_loading(model: str = "bert-base", model_scale: float = 1.0) -> Flow:
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
-    if bool(options.load_by) != (flow.name == "model-loading"):
+    load_by = options.study.model_loading.load_by
+    if bool(load_by) != (flow.name == "model-loading"):
         yield "--flow model-loading and --load-by need each other: give both"
-    if options.load_by and transport.label != "store refs":
+    if load_by and transport.label != "store refs":
         yield f"--load-by: {transport.label} does not pass references: use store refs"
-    if options.load_by and options.address:  # its processes have no mark of the run
+    if load_by and options.address:  # its processes have no mark of the run
         yield f"--address {options.address}: --load-by cannot see the memory of an existing cluster: leave it out"
 
 
@@ -69,7 +70,7 @@ STUDY = Study(
     flows={"model-loading": model_loading},
     flags=LoadingFlags,
     find_errors=find_errors,
-    is_used=lambda plan: bool(plan.options.load_by),
+    is_used=lambda plan: bool(plan.options.study.model_loading.load_by),
     part="loading:LoadingPart",
     collect="loading:find_loads",
 )

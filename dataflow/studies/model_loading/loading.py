@@ -113,7 +113,7 @@ class LoadingPart(Part):
             plan = self.endpoint.plan
             message = Message(self.endpoint.tasks[task].work)
             step = self.publish if task == PUBLISHER else self.load
-            self.measured = step(plan.run_folder, plan.options.load_by, message)
+            self.measured = step(plan.run_folder, plan.options.study.model_loading.load_by, message)
 
     def publish(self, folder: Path, way: str, message: Message) -> float:
         """Return the seconds for publishing. The file `published` says where the weights are, and has their digest."""

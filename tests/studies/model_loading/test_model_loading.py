@@ -7,6 +7,7 @@ from made_records import make_record, make_run, rows_of
 
 from dataflow.analysis.result import group_results
 from dataflow.errors import RunFailed, UsageError
+from dataflow.plan.options import Options
 from dataflow.report.sections import sections
 from dataflow.studies.model_loading import loading, model_loading
 
@@ -51,7 +52,8 @@ def test_the_model_is_loaded_in_the_first_iteration_and_wrong_bytes_end_the_run(
     monkeypatch.setattr(loading.ray, "put", lambda value: store.append(value) or len(store) - 1)
     monkeypatch.setattr(loading.ray, "get", store.__getitem__)
     task = SimpleNamespace(work=model_loading("gpt2", 0.01).tasks[0].work)
-    plan = SimpleNamespace(run_folder=tmp_path, options=SimpleNamespace(load_by=way))
+    options = Options.of({"load_by": way})
+    plan = SimpleNamespace(run_folder=tmp_path, options=options)
     publisher, loader = (loading.LoadingPart(SimpleNamespace(name=name, plan=plan, tasks={name: task}))
                          for name in ("publisher", "loader-1"))  # fmt: skip
     groups = []
