@@ -26,7 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common import SuiteError, demo
-from common.record import Record, Run, find_newest, load
+from common.record import ScriptRecord, ScriptRun, find_newest, load
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
@@ -48,7 +48,7 @@ class Bar:
 
     configuration: str
     machine: str
-    runs: list[Run] = field(default_factory=list)
+    runs: list[ScriptRun] = field(default_factory=list)
 
     @property
     def run_seconds(self) -> list[float]:
@@ -94,7 +94,7 @@ class Chart:
         return f" on {self.machines[machine].name}"
 
 
-def read_records(paths: Sequence[Path]) -> list[Record]:
+def read_records(paths: Sequence[Path]) -> list[ScriptRecord]:
     """Return the records in these files and below these folders; raise SuiteError if one of them has none."""
     if not paths:
         raise SuiteError("there are no records in results/: run one of the two scripts")
@@ -117,7 +117,7 @@ def find_files(path: Path) -> list[Path]:
     return [file for file in found if file.stat().st_size]
 
 
-def is_compared(record: Record) -> bool:
+def is_compared(record: ScriptRecord) -> bool:
     """Return whether both scripts could have measured this, on one machine."""
     configuration = record.configuration
     if configuration["transport"] not in TRANSPORTS.get(configuration["runtime"], ()):
@@ -126,20 +126,20 @@ def is_compared(record: Record) -> bool:
     return is_plain and not record.traced and len(record.environments) <= 1
 
 
-def get_views(run: Run) -> bool:
+def get_views(run: ScriptRun) -> bool:
     return run.readers_own_a_copy is False
 
 
-def is_doubtful(run: Run) -> bool:
+def is_doubtful(run: ScriptRun) -> bool:
     """Return whether the tables of the suite leave this run out too."""
     return run.disturbance is not None or run.settled is False
 
 
-def last_start(record: Record) -> str:
+def last_start(record: ScriptRecord) -> str:
     return max((run.started_at for run in record.runs), default="")
 
 
-def make_chart(records: Iterable[Record]) -> Chart:
+def make_chart(records: Iterable[ScriptRecord]) -> Chart:
     """Choose what is compared: runs that count, of equal work with the messages of the newest record.
 
     Raise SuiteError if nothing is left.
@@ -178,11 +178,11 @@ def describe_nothing(doubtful_runs: int) -> str:
     return "all readers get a view: python3 -m dataflow report shows such runs"
 
 
-def count_ok(record: Record) -> int:
+def count_ok(record: ScriptRecord) -> int:
     return sum(run.status == "ok" for run in record.runs)
 
 
-def collect_bars(records: Iterable[Record]) -> tuple[list[Bar], int]:
+def collect_bars(records: Iterable[ScriptRecord]) -> tuple[list[Bar], int]:
     """Return a bar per configuration and machine, and the number of runs that are left out."""
     bars: dict[tuple[str, str], Bar] = {}
     doubtful_runs = 0
@@ -208,7 +208,7 @@ def sort_configurations(bars: Iterable[Bar]) -> list[str]:
     return sorted(seconds, key=lambda name: -geometric_mean(seconds[name]))
 
 
-def name_of(record: Record) -> str:
+def name_of(record: ScriptRecord) -> str:
     """Return the configuration as it is called in all tables: store refs --retain-memory."""
     configuration = record.configuration
     words = [configuration["runtime"], configuration["transport"]]
@@ -218,21 +218,21 @@ def name_of(record: Record) -> str:
     return " ".join(words)
 
 
-def machine_of(record: Record) -> str:
+def machine_of(record: ScriptRecord) -> str:
     """Return the boot of the machine, because times change from boot to boot; its processor if it is not known."""
     machine = record.environments.get("0", {})
     return str(machine.get("boot") or machine.get("cpu_model"))
 
 
-def find_machines(records: Iterable[Record]) -> dict[str, Machine]:
+def find_machines(records: Iterable[ScriptRecord]) -> dict[str, Machine]:
     """Return the machines of these records, the one that was measured first at the top."""
-    by_machine: dict[str, list[Record]] = defaultdict(list)
+    by_machine: dict[str, list[ScriptRecord]] = defaultdict(list)
     for record in sorted(records, key=last_start):
         by_machine[machine_of(record)].append(record)
     return {machine: describe_machine(found) for machine, found in by_machine.items()}
 
 
-def describe_machine(records: Sequence[Record]) -> Machine:
+def describe_machine(records: Sequence[ScriptRecord]) -> Machine:
     """Return the processor and the boot of a machine, and its memory and the speed of one thread that copies."""
     machine = records[0].environments.get("0", {})
     name = str(machine.get("cpu_model"))
@@ -248,14 +248,14 @@ def describe_machine(records: Sequence[Record]) -> Machine:
     return Machine(name, ", ".join(details))
 
 
-def memcpy_speeds(record: Record) -> list[float]:
+def memcpy_speeds(record: ScriptRecord) -> list[float]:
     """Return the GB/s of one thread that copies the message of each edge, before each run."""
     iteration_bytes = sum(edge["bytes"] for edge in record.workload["edges"])
     passes = [run.memcpy_before_seconds for run in record.runs if run.memcpy_before_seconds]
     return [iteration_bytes / median(seconds) / 1e9 for seconds in passes]
 
 
-def describe_versions(record: Record) -> str:
+def describe_versions(record: ScriptRecord) -> str:
     versions = record.environments.get("0", {}).get("versions", {})
     return f"Ray {versions.get('ray')}, torch {versions.get('torch')}"
 

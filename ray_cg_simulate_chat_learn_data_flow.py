@@ -51,10 +51,10 @@ from common.copies import measure_host_copies, measure_memcpy
 from common.cuda_ipc import connect_actors
 from common.record import recorded_run
 from common.sizes import EDGES, MODELS
-from common.timing import Endpoint, count_iterations, time_group
+from common.timing import ScriptEndpoint, count_iterations, time_group
 
 
-class Model(Endpoint):
+class Model(ScriptEndpoint):
     """An actor that receives and sends messages in place of a model."""
 
     def forward(self, *inputs):
@@ -128,7 +128,7 @@ def main(flags):
         run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device)
         run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device)
         with remove_semaphores(), ray_cluster(flags):
-            driver = Endpoint("driver", flags.sizes, flags.device)
+            driver = ScriptEndpoint("driver", flags.sizes, flags.device)
             models = start_models(Model, flags, flags.transport in DIRECT)
             graph, communicator = compile_graph(flags, models)
 

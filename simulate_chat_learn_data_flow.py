@@ -40,10 +40,10 @@ from ray.util.queue import Queue
 from common.cluster import ray_cluster, start_models
 from common.copies import measure_host_copies, measure_memcpy
 from common.record import recorded_run
-from common.timing import Endpoint, count_iterations, time_group
+from common.timing import ScriptEndpoint, count_iterations, time_group
 
 
-class Model(Endpoint):
+class Model(ScriptEndpoint):
     """An actor that receives and sends messages in place of a model. `receive` copies them to its device."""
 
     def forward(self, *inputs):
@@ -118,7 +118,7 @@ def main(flags):
         run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device)
         run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device)
         with ray_cluster(flags):
-            driver = Endpoint("driver", flags.sizes, flags.device)
+            driver = ScriptEndpoint("driver", flags.sizes, flags.device)
             models = start_models(Model, flags)
             policy, reference, reward = models
 

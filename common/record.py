@@ -31,7 +31,7 @@ MAX_OTHER_SHARE = 0.1  # of the idle cores, that other programs may use on a lar
 MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
 
 
-class Run(msgspec.Struct):
+class ScriptRun(msgspec.Struct):
     """One process that measured the configuration. Times are in seconds, in the order of the iterations."""
 
     started_at: str = ""  # UTC, ISO 8601
@@ -87,7 +87,7 @@ class Run(msgspec.Struct):
             self.seconds.append(end - start)
 
 
-class Record(msgspec.Struct, kw_only=True):
+class ScriptRecord(msgspec.Struct, kw_only=True):
     """One configuration and its runs: one JSON file. The suite in dataflow/ adds fields, which others pass over."""
 
     schema_version: Literal[10] = (
@@ -99,10 +99,10 @@ class Record(msgspec.Struct, kw_only=True):
     configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
     traced: bool = False  # whether the suite recorded stages, which is part of the times
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
-    runs: list[Run] = []
+    runs: list[ScriptRun] = []
 
 
-def make_record(flags: argparse.Namespace, run: Run) -> Record:
+def make_record(flags: argparse.Namespace, run: ScriptRun) -> ScriptRecord:
     """Return the record of a run of one of the two scripts."""
     sizes = dict(
         batch_size=flags.batch_size,
@@ -121,7 +121,7 @@ def make_record(flags: argparse.Namespace, run: Run) -> Record:
         "device": flags.device,
     }
     configuration["layout"] = {"existing_cluster": bool(flags.address)}
-    return Record(
+    return ScriptRecord(
         workload=workload,
         configuration=configuration,
         environments={"0": describe_machine()},
@@ -130,10 +130,10 @@ def make_record(flags: argparse.Namespace, run: Run) -> Record:
 
 
 @contextmanager
-def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
+def recorded_run(flags: argparse.Namespace) -> Iterator[ScriptRun]:
     """Yield a new run, and save its record, whatever happens. If it fails, print why and exit with 1, or 130."""
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    run = Run(started_at=started_at, warmup_iterations=flags.warmup)
+    run = ScriptRun(started_at=started_at, warmup_iterations=flags.warmup)
     record = make_record(flags, run)
     with only_measurement():
         try:
@@ -225,7 +225,7 @@ def replace(path: Path, content: bytes) -> None:
             partial.unlink()
 
 
-def load(path: Path, kind: Any = Record) -> Any:
+def load(path: Path, kind: Any = ScriptRecord) -> Any:
     """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

@@ -65,7 +65,7 @@ class HeldMessage(NamedTuple):
     number: int
 
 
-class Endpoint:
+class ScriptEndpoint:
     """Make the messages that a model or the driver sends, and hold and verify those that it receives.
 
     With `is_direct`, messages between models must arrive on the device. Others are copied to it.

@@ -105,7 +105,7 @@ class NodeCosts(msgspec.Struct):
     steal_cores: float = 0.0
 
 
-class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
+class Run(record.ScriptRun, msgspec.Struct, forbid_unknown_fields=True):
     """One process that measured the configuration. memcpy_before_seconds are of --threads threads."""
 
     order: Count = 0  # its position among the runs of its suite, to see drift

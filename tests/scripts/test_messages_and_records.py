@@ -14,7 +14,7 @@ import torch
 from common import RecordError, SuiteError
 from common import record as records
 from common.sizes import EDGES, message_bytes
-from common.timing import Endpoint, count_iterations, time_group
+from common.timing import ScriptEndpoint, count_iterations, time_group
 
 SIZES = message_bytes(4, 256)
 
@@ -22,7 +22,7 @@ SIZES = message_bytes(4, 256)
 @pytest.fixture(scope="module")
 def endpoints():
     threads = torch.get_num_threads()
-    yield {name: Endpoint(name, SIZES) for name in ("driver", "policy", "reference", "reward")}
+    yield {name: ScriptEndpoint(name, SIZES) for name in ("driver", "policy", "reference", "reward")}
     torch.set_num_threads(threads)
 
 
@@ -80,7 +80,7 @@ def test_anything_but_a_tensor_of_the_right_size_is_an_error(endpoints, data):
 def test_messages_are_held_on_the_device_of_their_reader(endpoints, monkeypatch):
     """The query of a compiled graph can arrive in host memory, and the clock has its copy to the GPU."""
     moved, move = [], torch.Tensor.to
-    reader = Endpoint("policy", SIZES)
+    reader = ScriptEndpoint("policy", SIZES)
     reader.device = "cuda"
 
     def note_move(tensor, device):
@@ -98,9 +98,9 @@ def test_a_direct_message_between_models_that_arrives_on_a_cpu_fails_the_run(
     endpoints, monkeypatch
 ):
     query, policy = endpoints["driver"].message(1), endpoints["policy"].message(1)
-    assert Endpoint("policy", SIZES, is_direct=True).receive(query) == 1  # the driver is no rank
-    assert Endpoint("driver", SIZES, is_direct=True).receive(endpoints["reward"].message(1)) == 1
-    reader = Endpoint("reference", SIZES, is_direct=True)
+    assert ScriptEndpoint("policy", SIZES, is_direct=True).receive(query) == 1  # the driver is no rank
+    assert ScriptEndpoint("driver", SIZES, is_direct=True).receive(endpoints["reward"].message(1)) == 1
+    reader = ScriptEndpoint("reference", SIZES, is_direct=True)
     with pytest.raises(SuiteError, match=r"^policy -> reference: .* arrived on the CPU"):
         reader.receive(policy)
     monkeypatch.setattr(torch.Tensor, "device", torch.device("cuda"))
