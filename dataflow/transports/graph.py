@@ -5,7 +5,6 @@ from typing import Any, TypeAlias
 
 import ray
 from ray.dag import ClassMethodNode, DAGNode, InputNode, MultiOutputNode
-from ray.dag.context import DAGContext
 from ray.experimental.channel.communicator import Communicator
 
 from dataflow.endpoints.actor import Actor
@@ -14,7 +13,7 @@ from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.plan.plan import CHANNEL_HEADROOM_BYTES
 from dataflow.transports.shared_ring import RingActor, RingEndpoint, start_with_rings
-from dataflow.workers import cleanup
+from dataflow.workers import cleanup, ray_internals
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 # Of messages between actors: None, "shm", "nccl", or what sends in place of NCCL.
@@ -77,9 +76,7 @@ def compile_graph(workers: WorkerGroup, hint: Hint):
     buffers = plan.stored_iterations
     bound = bind(flow, workers.actors, hint)
     graph = bound.experimental_compile(_max_inflight_executions=buffers)
-    # Ray starts one process per graph, which would otherwise still be starting in the first iterations.
-    is_ready = graph._proxy_actor.__ray_ready__.remote()
-    ray.get(is_ready)
+    ray_internals.wait_for_graph(graph)
     if plan.options.address:
         clean_up_at_end(workers, graph)
     data_paths = read_data_paths(graph, flow)
@@ -130,7 +127,7 @@ def is_accelerated(hint: Hint) -> bool:
 
 
 def prepare_channels(endpoint):
-    """Set the size of the channels that this process writes: Ray looks it up in the writing process."""
+    """Set the size of the channels that this process writes."""
     message_bytes = 0
     if not isinstance(endpoint, RingEndpoint):
         flow = endpoint.sent_flow
@@ -138,37 +135,21 @@ def prepare_channels(endpoint):
             message = flow.message(task)
             headers_bytes = 512 * len(message.tensor_bytes)
             message_bytes = max(message_bytes, message.serialised_bytes + headers_bytes)
-    DAGContext.get_current().buffer_size_bytes = message_bytes + CHANNEL_HEADROOM_BYTES
+    ray_internals.set_channel_bytes(message_bytes + CHANNEL_HEADROOM_BYTES)
 
 
 def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:
     """Return the type hint and the channel of each edge, as the compiled graph has them."""
     paths = {}
-    for task in graph.idx_to_task.values():
-        reader = _task_of(task.dag_node)
-        for argument in task.args:
-            if not isinstance(argument, DAGNode):
-                continue
-            sender = _task_of(argument)
-            index = graph.dag_node_to_idx[argument]
-            source = graph.idx_to_task[index]
-            if source.output_channels:  # otherwise the message stays on its actor
-                hint = type(source.dag_node.type_hint).__name__
-                channel = _describe_channel(source.output_channels[0])
-                paths[f"{sender} -> {reader}"] = f"{hint} over {channel}"
+    for edge in ray_internals.edges_of_graph(graph):
+        name = f"{_task_of(edge.source)} -> {_task_of(edge.reader)}"
+        paths[name] = f"{edge.type_hint} over {edge.channel}"
     return {str(edge): paths[str(edge)] for edge in flow.edges}
 
 
 def _task_of(node: DAGNode) -> str:
     """Return the name of the task that a node of the graph runs; the driver has none."""
     return node.get_args()[0] if isinstance(node, ClassMethodNode) else DRIVER
-
-
-def _describe_channel(channel: Any) -> str:
-    """Return the names of the classes of a channel's parts, or of the channel itself."""
-    parts = getattr(channel, "_channels", [channel])
-    names = {type(part).__name__ for part in parts}
-    return " + ".join(sorted(names))
 
 
 def check_data_paths(paths: dict[str, str], flow: Flow, hint: Hint, transport: str) -> None:
