@@ -154,7 +154,10 @@ class Member:
         )
 
     def _write(self, mailbox: Mailbox, tensor: torch.Tensor) -> None:
-        """Write down where the tensor is, and the event after which it has its values."""
+        """Write the handles of the tensor's memory, and of the event after which it has its values.
+
+        The reader looks at them only after `sent` has grown.
+        """
         event = self.device.record()
         exported = self.device.export(tensor)
         mailbox.event = Handle.from_buffer_copy(event)
@@ -188,7 +191,7 @@ class Member:
             address = self._open(sender, mailbox) + mailbox.offset
             self.device.copy(address, target)
             self.device.synchronise()
-        # A sender that has stopped to wait may have written into its tensor.
+        # A sender that has given up waiting may have written into its tensor.
         self._check_open()
 
     def _open(self, sender: int, mailbox: Mailbox) -> int:

@@ -100,21 +100,15 @@ def make_parser(runtime: str, description: str | None) -> OneLineParser:
 
 
 def complete(flags: argparse.Namespace) -> None:
-    """Set the flags that were not given, and `sizes`, the bytes of each message. Raise ValueError for a wrong flag."""
+    """Set the flags that were not given, `sizes` (bytes of each message) and `gpus_per_model`.
+
+    Connect to --address, and create the file of --output. Raise ValueError for a wrong flag.
+    """
     for name, lowest in LOWEST.items():
         value = getattr(flags, name)
         if value < lowest:
             raise ValueError(f"--{name.replace('_', '-')} {value}: give {lowest} or more")
-    gpus = count_gpus()  # the driver's tensors need one too
-    if flags.device == "cuda" and not gpus:
-        raise ValueError("--device cuda: no GPU found. Use --device cpu")
-    if flags.device == "cuda" and flags.address:
-        gpus = max(gpus, len(MODELS))  # models may be on other machines
-    flags.device = flags.device or default_device(gpus)
-    choose_transport(flags, gpus)
-    if flags.transport == "cuda-ipc":
-        gpus = 1  # all models share it
-    flags.gpus_per_model = share_of_gpu(len(MODELS), gpus) if flags.device == "cuda" else 0
+    choose_gpus(flags)
     flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
     check_memory(flags.sizes, flags.batch_size)
     if flags.address and flags.address != "auto":
@@ -123,6 +117,24 @@ def complete(flags: argparse.Namespace) -> None:
         now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
         flags.output = RESULTS / f"{flags.runtime}-{flags.transport}-{now}.json"
     claim_output(flags.output)
+
+
+def choose_gpus(flags: argparse.Namespace) -> None:
+    """Set the device, the transport and the GPUs of each model; raise ValueError if there are too few GPUs."""
+    local_gpus = count_gpus()
+    if flags.device == "cuda" and not local_gpus:
+        # The driver's tensors need one, even if the models are elsewhere.
+        raise ValueError("--device cuda: no GPU found. Use --device cpu")
+    usable_gpus = local_gpus
+    if flags.device == "cuda" and flags.address:
+        usable_gpus = max(local_gpus, len(MODELS))  # models may be on other machines
+    flags.device = flags.device or default_device(local_gpus)
+    choose_transport(flags, usable_gpus)
+    shared_gpus = 1 if flags.transport == "cuda-ipc" else usable_gpus
+    if flags.device == "cuda":
+        flags.gpus_per_model = share_of_gpu(len(MODELS), shared_gpus)
+    else:
+        flags.gpus_per_model = 0
 
 
 def choose_transport(flags: argparse.Namespace, gpus: int) -> None:

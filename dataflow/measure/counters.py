@@ -34,6 +34,10 @@ class Counters:
         self.begin = self.first  # of the timed iterations
 
     def read(self) -> Counts:
+        """Ask all workers and Ray, and return what they have counted since their start, or since the costs were reset.
+
+        The loopback interface counts the bytes of other programs, too.
+        """
         counters = self.workers.counters()
         faults = counters["raylet_faults"]
         for cost in self.costs_by_process().values():

@@ -165,7 +165,7 @@ def find_in_flight_errors(transport: Transport, options: Options, flow: Flow) ->
 
 
 def find_message_errors(options: Options, flow: Flow) -> Iterator[str]:
-    """Yield the errors of forms of messages that do not change what the flow sends."""
+    """Yield an error for each --message or --as-sent that has no effect on this flow."""
     form = options.message
     if form == "packed" and flow.is_flat:
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"

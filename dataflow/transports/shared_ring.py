@@ -213,7 +213,10 @@ class RingEndpoint(Endpoint):
         return sorted({edge.reader for edge in edges})
 
     def open_inputs(self) -> None:
-        """Map the rings of all messages that this worker reads."""
+        """Map the rings of all messages that this worker reads. All senders have made theirs before.
+
+        Rings belong to the messages of the flow as its user draws it; edges are those that are sent (with a proxy).
+        """
         folder = self.plan.shared_folder
         in_flight = self.plan.options.in_flight
         slots = self.task_flow.slots(in_flight)

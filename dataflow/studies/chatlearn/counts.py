@@ -124,7 +124,7 @@ def collect_counts(
         find_replica_order(timed),
         add_messages(timed),
     )
-    return measured, find_difference(episodes)
+    return measured, describe_first_difference(episodes)
 
 
 def add_operations(by_worker: Mapping[str, GroupCounts]) -> dict[str, int]:
@@ -135,8 +135,8 @@ def add_operations(by_worker: Mapping[str, GroupCounts]) -> dict[str, int]:
     return dict(total)
 
 
-def find_difference(episodes: Sequence[Mapping[str, int]]) -> str | None:
-    """Return which operations differ between episodes; None if all are equal."""
+def describe_first_difference(episodes: Sequence[Mapping[str, int]]) -> str | None:
+    """Return a sentence about the first operation whose count differs between episodes; None if all are equal."""
     for episode in episodes:
         for name in OPERATIONS:
             first = episodes[0][name]

@@ -26,19 +26,16 @@ class UpdateTimes:
 class Updates(msgspec.Struct, forbid_unknown_fields=True):
     """Parts of the timed updates of parameters, in order. With several messages per update they overlap."""
 
-    publish_seconds: list[
-        float
-    ] = []  # of the slowest sender: from its first message to the handing over of its last
-    transfer_seconds: list[
-        float
-    ] = []  # from the handing over of the first message to the arrival of the last
-    install_seconds: list[float] = []  # of the slowest receiver
-    stall_seconds: list[
-        float
-    ] = []  # of the receiver whose parameters could not be read for the longest time
-    reads: int = (
-        0  # of served parameters, by a thread of each receiver, the untimed updates included
-    )
+    # Of the slowest sender: from its first message to the handing over of its last.
+    publish_seconds: list[float] = []
+    # From the handing over of the first message to the arrival of the last.
+    transfer_seconds: list[float] = []
+    # Of the slowest receiver.
+    install_seconds: list[float] = []
+    # Of the receiver whose parameters could not be read for the longest time.
+    stall_seconds: list[float] = []
+    # Of served parameters, by a thread of each receiver, the untimed updates included.
+    reads: int = 0
     torn_reads: int = 0  # of them, those that found two versions
 
 
@@ -49,9 +46,13 @@ def updates_of(run: Run) -> Updates:
 def collect_updates(
     plan: Any,
     groups: Sequence[tuple[Mapping[str, UpdateTimes], bool]],
-    driver_seconds: Callable[[str, float], float],
+    to_driver_clock: Callable[[str, float], float],
 ) -> tuple[Updates, str | None]:
-    """Return the updates; a run fails if a read of served parameters found two versions."""
+    """Return the timed updates, and why the run has failed: a read of served parameters found two versions.
+
+    `groups` has the times of each update by worker, and whether it was timed. `to_driver_clock` returns the seconds of
+    the driver's clock for a worker and the seconds of its own.
+    """
     flow = plan.task_flow
     updates = Updates()
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
@@ -61,12 +62,12 @@ def collect_updates(
         updates.publish_seconds.append(
             max(times[name].last_end - times[name].first_begin for name in senders)
         )
-        first_sent = min(driver_seconds(name, times[name].first_end) for name in senders)
-        arrived = max(driver_seconds(name, times[name].last_begin) for name in receivers)
+        first_sent = min(to_driver_clock(name, times[name].first_end) for name in senders)
+        arrived = max(to_driver_clock(name, times[name].last_begin) for name in receivers)
         updates.transfer_seconds.append(arrived - first_sent)
         updates.install_seconds.append(max(times[name].install_seconds for name in receivers))
         updates.stall_seconds.append(max(times[name].stall_seconds for name in receivers))
-    last, _ = groups[-1]
+    last, _ = groups[-1]  # reads are counted from the first update on
     updates.reads = sum(last[name].reads for name in receivers)
     updates.torn_reads = sum(last[name].torn_reads for name in receivers)
     if not updates.torn_reads:

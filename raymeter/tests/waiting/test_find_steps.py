@@ -159,6 +159,24 @@ def test_a_named_line_with_several_calls_begins_one_step_with_them():
     assert find_steps(driver.builder.program(), "a.py:1").count == PASSES
 
 
+def test_a_named_line_begins_a_step_in_each_pass_of_its_loop():
+    driver = Driver()
+    for number in range(PASSES):
+        driver.call(1, "train", number)
+        driver.wait("get", 2, "train", number)
+    steps = find_steps(driver.builder.program(), "a.py:2")
+    assert (steps.count, steps.line) == (PASSES, "/made/a.py:2")
+    lengths = [end - start for start, end in steps.times[:-1]]
+    assert max(lengths) < 1.01 * min(lengths)
+
+
+def test_each_call_of_a_named_line_is_a_step_if_nothing_lies_between_them():
+    driver = Driver()
+    for number in range(PASSES):
+        driver.call(1, "train", number)
+    assert find_steps(driver.builder.program(), "a.py:1").count == PASSES
+
+
 def test_a_program_that_is_a_library_has_steps():
     driver = Driver()
     for _ in range(PASSES):

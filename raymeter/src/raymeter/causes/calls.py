@@ -268,7 +268,7 @@ class Finder:
             f"Give each call a batch of {batch} or more items, if they do not need each other's results: a call of Ray "
             "takes about as long whatever it does."
         )
-        finding = self.finish(line, savings, what, change)
+        finding = self.make_finding(line, savings, what, change)
         finding.fewer_tasks = {call.task: share for call in line.calls}
         return finding
 
@@ -280,17 +280,20 @@ class Finder:
             "Put them together into one object (a list, a dict or an array), or pass small values as arguments "
             "themselves."
         )
-        return self.finish(line, savings, what, change)
+        return self.make_finding(line, savings, what, change)
 
     def make_get_finding(self, line: Line) -> Finding:
         share = self.saved_share(line)
         savings = [self.saving_of_get(call, share * call.weight) for call in line.calls]
         what = "calls of ray.get with one reference"
         change = "Collect the references first, and call ray.get once with the list of them."
-        return self.finish(line, savings, what, change)
+        return self.make_finding(line, savings, what, change)
 
-    def finish(self, line: Line, savings: list[Saving], what: str, change: str) -> Finding:
-        """Make the finding of a line; `what` says in its title which calls these are."""
+    def make_finding(self, line: Line, savings: list[Saving], what: str, change: str) -> Finding:
+        """Return the finding of a line; `what` says in its title which calls these are.
+
+        The title has the time of the calls alone. `seconds` also has what Ray saves around their tasks.
+        """
         steps = self.steps.count
         calls = significant(line.count(self.steps))
         work = [saving for saving in savings if saving.part == "work"]

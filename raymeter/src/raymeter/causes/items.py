@@ -22,7 +22,7 @@ READS = ("next", "get")
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each generator with many items, judged by what Ray takes between two of them."""
+    """Return a finding for each line with generators of MIN_ITEMS items or more that run inside of the steps."""
     by_line: dict[str, list[Run]] = defaultdict(list)
     for run in program.recording.runs:
         if has_many_items(run) and steps.of(run.start) is not None:

@@ -94,7 +94,7 @@ def save_reading_again(messages: list[Message], repeats: list[Message]) -> list[
 
 
 def find_parts(program: Program, steps: Steps, messages: list[Message]) -> list[Finding]:
-    """Return a finding for each line whose messages have large arrays that were sent before, in other messages."""
+    """Return a finding for each line whose messages have large arrays that were sent before, or stand there twice."""
     shares = repeated_shares(messages)
     repeats = [message for message in messages if id(message) in shares]
     findings = []
@@ -104,9 +104,10 @@ def find_parts(program: Program, steps: Steps, messages: list[Message]) -> list[
 
 
 def repeated_shares(messages: list[Message]) -> dict[int, float]:
-    """Return for messages, by their id(), which share of their bytes was sent before by the same process.
+    """Return for messages, by their id(), which share of their bytes the same process has sent before.
 
-    Only arrays count of which all bytes were compared, and never showed a difference.
+    An array that stands twice in a message counts the second time. Only arrays count of which all bytes were compared
+    and never differed, in messages that are put or arguments, and shares of MIN_SHARE or more.
     """
     differ: set[PartKey] = set()
     verified: set[PartKey] = set()

@@ -145,24 +145,28 @@ class KnownParts:
             memory = memory_of(part) if part.nbytes >= least_bytes else None
             if memory is None:
                 continue
-            total = sample_sum([memory])
-            is_same = self.compare(memory, total, in_message, has_time)
-            described.append([memory.nbytes, total, is_same])
-            in_message[total] = memory
+            samples = sample_sum([memory])
+            earlier = in_message.get(samples)
+            is_same = self.is_same_as_last(memory, samples, earlier, has_time)
+            described.append([memory.nbytes, samples, is_same])
+            in_message[samples] = memory
         return described
 
-    def compare(self, memory, total, in_message, has_time):
-        """Return whether all bytes are those of the last part with these samples; None if this was not verified."""
-        if total not in self.sums:
+    def is_same_as_last(self, memory, samples, earlier, has_time):
+        """Return whether all bytes are those of the last part with these samples of which all bytes were summed.
+
+        `samples` is the sum of its samples, and `earlier` the memory of a part of the same message that has it, too.
+        Return None if nothing was compared: nothing with these samples was seen or summed before, or there is no time.
+        """
+        if samples not in self.sums:
             if len(self.sums) < MAX_KNOWN:
-                self.sums[total] = None
+                self.sums[samples] = None
             return None
         if not has_time():
             return None
-        last = self.sums[total]
-        if total in in_message:
-            last = full_sum([in_message[total]])
-        whole = self.sums[total] = full_sum([memory])
+        last = self.sums[samples] if earlier is None else full_sum([earlier])
+        whole = full_sum([memory])
+        self.sums[samples] = whole
         return None if last is None else whole == last
 
 

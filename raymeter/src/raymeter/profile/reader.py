@@ -83,7 +83,7 @@ def read_recording(folder: Path) -> Recording:
         raise UserError(f"{folder}: no such folder")
     recording = Recording(folder)
     for path in sorted(folder.glob("*.jsonl")):
-        lines = read_lines(path)
+        lines = read_json_lines(path)
         if lines:
             add_process(recording, lines)
     if not recording.processes:
@@ -103,10 +103,10 @@ def sort_events(recording: Recording) -> None:
     recording.stores.sort(key=lambda store: store.time)
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a file. A process that was killed may leave a part of a line, which is left out.
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON objects of a file with one in each line. A process that was killed may leave a part of a line.
 
-    As one list, they are read in two thirds of the time, and share the names of their fields.
+    It is left out. Parsed as one JSON array, the lines take two thirds of the time, and share the names of fields.
     """
     text = path.read_text(encoding="utf-8")
     complete, _, _ = text.rpartition("\n")

@@ -11,16 +11,17 @@ from raymeter.profile.events import Call
 MIN_PASSES = 1.5  # of a loop, in the mean, in one run of the function that makes its calls
 
 
-def without_pipeline(cut: Cut) -> Cut:
-    """Return steps that are whole statements, if one statement makes all calls of a pass.
+def join_passes_of_one_statement(cut: Cut) -> Cut:
+    """Return steps that are whole statements, if one statement makes all calls of a pass; else the same cut.
 
-    Such a statement, as in `list(pool.map(...))`, submits a task for each that has ended.
+    Such a statement, as in `list(pool.map(...))`, submits a task for each that has ended. There must be fewer steps
+    then, but at least MIN_STEPS.
     """
     lines = {line for _, line in cut.content}
     if len(lines) > 1:
         return cut
-    own = [call for call in cut.calls if call.line in lines]
-    for starts in (starts_of_statement(own), starts_without_tasks(cut.calls, lines)):
+    calls_of_line = [call for call in cut.calls if call.line in lines]
+    for starts in (starts_of_statement(calls_of_line), starts_when_idle(cut.calls, lines)):
         if MIN_STEPS <= len(starts) < len(cut.starts):
             return replace(cut, starts=starts)
     return cut
@@ -42,7 +43,7 @@ def starts_of_statement(calls: Sequence[Call]) -> list[float]:
     return starts
 
 
-def starts_without_tasks(calls: Sequence[Call], lines: set[str]) -> list[float]:
+def starts_when_idle(calls: Sequence[Call], lines: set[str]) -> list[float]:
     """Return when a task is submitted and no other one runs: where no result is left to be taken, a pass begins."""
     taken: set[str] = set()
     for call in calls:

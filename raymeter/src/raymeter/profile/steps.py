@@ -19,7 +19,7 @@ from raymeter.profile.library_threads import is_users
 from raymeter.profile.one_at_a_time import has_one_task_each
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.source_code import loops_around
-from raymeter.profile.statements import in_frames, without_pipeline
+from raymeter.profile.statements import in_frames, join_passes_of_one_statement
 
 # Times the median: a first step that takes longer contains the start of the workers.
 SLOW_START = 1.5
@@ -177,7 +177,7 @@ class Cutter:
         chosen = best or finest
         if chosen is None:
             return None
-        chosen = without_pipeline(chosen)
+        chosen = join_passes_of_one_statement(chosen)
         if self.is_list_of_tasks(chosen):
             chosen = self.around_loop(chosen) or in_frames(chosen) or chosen
         return chosen
@@ -258,16 +258,26 @@ def make_steps(cut: Cut) -> Steps:
 
 def find_named_steps(program: Program, name: str) -> Steps:
     """Return the steps that begin with a line or end with a method of this name."""
-    calls = [call for call in program.recording.calls if call.line.endswith(name)]
-    if calls:
-        first = key_of(calls[0])
-        starts = [call.start for call in collapse(calls) if key_of(call) == first]
-        last = calls[-1]
-        bounds = [*starts, last.end]
-        times = list(pairwise(bounds))
-        title = f"a pass of the loop at {name}"
-        return Steps(title, times, last.process, last.thread, last.line)
+    for thread, calls in group_by_thread(program.recording.calls).items():
+        named = [call for call in calls if call.line.endswith(name)]
+        if named:
+            process, number = thread
+            times = pass_times(calls, named)
+            title = f"a pass of the loop at {name}"
+            return Steps(title, times, process, number, named[0].line)
     return find_steps_between_ends(program, name)
+
+
+def pass_times(calls: Sequence[Call], named: Sequence[Call]) -> list[tuple[float, float]]:
+    """Return the times between calls of a line: the first one of each row of them, or all if nothing lies between."""
+    first = key_of(named[0])
+    end = max(call.end for call in calls)
+    cut = cut_at(calls, first, named[0].start, end)
+    starts = cut.starts
+    if len(starts) == 1:
+        starts = [call.start for call in named if key_of(call) == first]
+    bounds = [*starts, cut.end]
+    return list(pairwise(bounds))
 
 
 def find_steps_between_ends(program: Program, name: str) -> Steps:

@@ -450,7 +450,10 @@ class Builder:
         return written[last]
 
     def awaited_points(self, call: Call) -> list[int]:
-        """Return the points at which the objects were ready for which a call waited, as far as they are known."""
+        """Return the points at which the objects were ready for which a call waited, as far as they are known.
+
+        ray.wait waits for the first objects only: for as many as it returned, or for one if its time was over.
+        """
         points: list[int] = []
         for reference in call.objects:
             point = self.ready_point(reference, call)
@@ -460,8 +463,8 @@ class Builder:
                 points.append(point)
         if call.event == "wait":
             points.sort(key=self.graph.time_of)
-            ready = max(1, call.ready)
-            points = points[:ready]
+            ready_count = max(1, call.ready)
+            points = points[:ready_count]
         return points
 
     def connect_wait(self, call: Call) -> None:
