@@ -11,7 +11,8 @@ bound into a graph once, and Ray keeps a channel open for each message. Four tra
     shm        channels in shared memory, into which tensors are written as they are (default without GPUs)
     nccl       NCCL between the GPUs of the models; shared memory for messages to and from the driver (default with a
                GPU for each model)
-    cuda-ipc   as nccl, with all models on one GPU: the reader copies from the sender's memory (default with fewer GPUs)
+    cuda-ipc   as nccl, with all models on one GPU: the reader copies from the sender's memory (default with fewer
+               GPUs, on x86-64 and without --address)
     pickle     channels in shared memory, into which tensors are pickled
 
 The clock of an iteration starts when the driver begins to send its query, a tensor that was made before. It stops when
@@ -91,6 +92,7 @@ def bind_pickle(query, policy, reference, reward):
     return reward.forward.bind(policy_output, reference_output)
 
 
+WAIT_SECONDS = 150  # of cuda-ipc, half of what Ray waits, so that an error names the model
 CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "cuda-ipc": bind_nccl, "pickle": bind_pickle}
 DIRECT = (
     "nccl",
@@ -103,7 +105,8 @@ def compile_graph(flags, models):
     chain = CHAINS[flags.transport]
     communicator = None
     if flags.transport == "cuda-ipc":
-        communicator = connect_actors(dict(zip(MODELS, models, strict=True)))
+        by_name = dict(zip(MODELS, models, strict=True))
+        communicator = connect_actors(by_name, timeout=WAIT_SECONDS)
         chain = partial(bind_nccl, transport=communicator)
     with InputNode() as query:
         output = chain(query, *models)
@@ -125,8 +128,8 @@ def check_copies(communicator, flags, iterations):
 
 def main(flags):
     with recorded_run(flags) as run:
-        run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device)
-        run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device)
+        run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device, flags.gpus)
+        run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device, flags.gpus)
         with remove_semaphores(), ray_cluster(flags):
             driver = ScriptEndpoint("driver", flags.sizes, flags.device)
             models = start_models(Model, flags, flags.transport in DIRECT)
@@ -149,7 +152,7 @@ def main(flags):
             owned = [driver.owns_messages()]
             owned += ray.get([model.owns_messages.remote() for model in models])
             run.readers_own_a_copy = all(owned)
-        run.memcpy_after_seconds = measure_memcpy(flags.sizes, flags.device)
+        run.memcpy_after_seconds = measure_memcpy(flags.sizes, flags.device, flags.gpus)
     milliseconds = 1000 * median(run.seconds)
     time = f"{milliseconds:,.1f} ms per iteration (median)"
     print(f"{flags.transport}: {time}; record: {flags.output}")

@@ -115,8 +115,8 @@ CHAINS = {"driver-queue": driver_queue, "ref-queue": ref_queue, "refs": refs}
 def main(flags):
     chain = CHAINS[flags.transport]
     with recorded_run(flags) as run:
-        run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device)
-        run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device)
+        run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device, flags.gpus)
+        run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device, flags.gpus)
         with ray_cluster(flags):
             driver = ScriptEndpoint("driver", flags.sizes, flags.device)
             models = start_models(Model, flags)
@@ -134,7 +134,7 @@ def main(flags):
             owned = [driver.owns_messages()]
             owned += ray.get([model.owns_messages.remote() for model in models])
             run.readers_own_a_copy = all(owned)
-        run.memcpy_after_seconds = measure_memcpy(flags.sizes, flags.device)
+        run.memcpy_after_seconds = measure_memcpy(flags.sizes, flags.device, flags.gpus)
     milliseconds = 1000 * median(run.seconds)
     time = f"{milliseconds:,.1f} ms per iteration (median)"
     print(f"{flags.transport}: {time}; record: {flags.output}")

@@ -15,40 +15,42 @@ Pair = Sequence[torch.Tensor]  # source and target of a copy
 
 
 def measure_memcpy(
-    sizes: Mapping[str, int], device: str = "cpu", passes: int = PASSES
+    sizes: Mapping[str, int], device: str = "cpu", gpus: int = 0, passes: int = PASSES
 ) -> list[float]:
     """Return the seconds of each pass: one copy per edge, one after the other, into memory that was used before.
 
-    On GPUs, a copy goes from the GPU of the sender to that of the reader. They can be the same one.
+    On GPUs, a copy goes from the GPU of the sender to that of the reader. They can be the same one. `gpus`: how many
+    the models use.
     """
     pairs = []
     for edge in EDGES:
-        source, target = (device_of(name, device) for name in edge)
+        source, target = (device_of(name, device, gpus) for name in edge)
         pairs.append(make_pair(sizes[edge[0]], source, target))
     return time_copies(pairs, passes)
 
 
-def device_of(name: str, device: str) -> str:
+def device_of(name: str, device: str, gpus: int) -> str:
     """Return the torch device of the tensors of the driver or a model, as a process names it that sees every GPU.
 
+    Models get GPUs in turn here. If several share one, Ray may place them on other ones.
     Raise SuiteError if torch finds no GPU, for example with a driver that is too old.
     """
     if device == "cpu":
         return device
-    gpus = torch.cuda.device_count()
-    if not gpus:
+    local_gpus = torch.cuda.device_count()
+    if not local_gpus:
         raise SuiteError("torch finds no GPU: see nvidia-smi, or use --device cpu")
     position = MODELS.index(name) if name in MODELS else 0
-    return gpu_of_actor(position, gpus)
+    return gpu_of_actor(position, min(gpus, local_gpus))
 
 
 def measure_host_copies(
-    sizes: Mapping[str, int], device: str, passes: int = PASSES
+    sizes: Mapping[str, int], device: str, gpus: int, passes: int = PASSES
 ) -> dict[str, list[float]]:
     """Return the seconds of each pass of copies between GPUs and host memory; nothing without GPUs."""
     if device == "cpu":
         return {}
-    copies = [(sizes[sender], device_of(sender, device)) for sender, _ in EDGES]
+    copies = [(sizes[sender], device_of(sender, device, gpus)) for sender, _ in EDGES]
     return time_host_copies(copies, passes)
 
 

@@ -120,7 +120,10 @@ def complete(flags: argparse.Namespace) -> None:
 
 
 def choose_gpus(flags: argparse.Namespace) -> None:
-    """Set the device, the transport and the GPUs of each model; raise ValueError if there are too few GPUs."""
+    """Set the device, the transport, the GPUs that the models use (`gpus`), and those of each model.
+
+    Raise ValueError if there are too few.
+    """
     local_gpus = count_gpus()
     if flags.device == "cuda" and not local_gpus:
         # The driver's tensors need one, even if the models are elsewhere.
@@ -130,11 +133,11 @@ def choose_gpus(flags: argparse.Namespace) -> None:
         usable_gpus = max(local_gpus, len(MODELS))  # models may be on other machines
     flags.device = flags.device or default_device(local_gpus)
     choose_transport(flags, usable_gpus)
-    shared_gpus = 1 if flags.transport == "cuda-ipc" else usable_gpus
+    flags.gpus = 0
+    flags.gpus_per_model = 0
     if flags.device == "cuda":
-        flags.gpus_per_model = share_of_gpu(len(MODELS), shared_gpus)
-    else:
-        flags.gpus_per_model = 0
+        flags.gpus = 1 if flags.transport == "cuda-ipc" else usable_gpus
+        flags.gpus_per_model = share_of_gpu(len(MODELS), flags.gpus)
 
 
 def choose_transport(flags: argparse.Namespace, gpus: int) -> None:
@@ -152,6 +155,8 @@ def choose_transport(flags: argparse.Namespace, gpus: int) -> None:
             if flags.transport in TRANSPORTS[runtime]:
                 advice = f"belongs to {script}"
         raise ValueError(f"--transport {flags.transport} {advice}")
+    if flags.transport in ("nccl", "cuda-ipc") and flags.device == "cpu":
+        raise ValueError(f"--transport {flags.transport} needs --device cuda: use shm")
     if flags.transport == "nccl" and not can_use_nccl:
         raise ValueError(
             f"--transport nccl needs a GPU per model, and found {gpus} of {len(MODELS)}: use shm"

@@ -217,7 +217,10 @@ class Monitor:
         now = time.monotonic()
         run_limit = self.plan.options.run_limit
         if run_limit and now - self.began_at > run_limit:
-            return f"the run did not end within {run_limit:g} s (--run-limit)"
+            reason = f"the run did not end within {run_limit:g} s (--run-limit)"
+            if self.progress.phase == STARTING:
+                return reason + self._name_missing()
+            return f"{reason}; {self.diagnose(exited)}"
         address = self.plan.options.address
         state = (self.progress.progress, report)
         if state != self.state:
@@ -234,13 +237,15 @@ class Monitor:
         return f"did not end within {limit:g} s (--timeout); {self.diagnose(exited)}"
 
     def _name_missing(self) -> str:
-        """Return which actors have not started while others have, or have no GPU; "" if Ray itself may not have."""
+        """Return which actors have not started, if others have or if they may have no GPU."""
         plan = self.plan
         started = self.progress.processes()
         missing = [name for name in plan.task_flow.actors if name not in started]
         if not missing or not (started or plan.gpus) or plan.options.address:
             return ""
         text = f": {', '.join(missing)} did not start"
+        if not started:
+            text += ", nor perhaps Ray"
         if plan.gpus:
             text += f" (each actor needs {plan.gpus_per_actor:g} of {plan.gpus} GPUs)"
         return text

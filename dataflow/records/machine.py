@@ -33,7 +33,8 @@ PRIVATE = re.compile(
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # A flow is a value that the record has, and nothing is cleaned up while the clock runs.
 CLOCK_MODULES = re.compile(
-    r"common\.timing$|dataflow\.(measure\.loop$|(endpoints|transports|workers|studies)\."
+    r"common\.(timing|cuda_ipc|cuda_device)$|"
+    r"dataflow\.(measure\.(loop|warm_up|verified)$|(endpoints|transports|workers|studies)\."
     r"(?!.*(flow|cleanup)$))"
 )
 # Records that differ in one of these are of different machines. The records of one table also have one boot: times of
@@ -45,6 +46,7 @@ HARDWARE_KEYS = (
     "gpus",
     "gpu_driver",
     "cuda",
+    "nccl",
     "python",
     "versions",
 )

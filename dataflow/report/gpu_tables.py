@@ -25,13 +25,13 @@ from dataflow.report.tables import (
 from dataflow.units import format_bytes
 
 TABLE = "gpu"
-CARDS = (1, 2, 3, 8)
+CARDS = (1, 2, 3, 4, 8)
 PAGE = "[docs/cluster.md](docs/cluster.md#gpus)"
 NOT_MEASURED = "not measured. Nothing has run on a GPU here"
 NOTES = (
     "x memcpy: the time divided by that of one copy of each message from the GPU of its sender to that of its reader, "
     "which can be the same one. x host copies: divided by that of one copy of each message into pinned host memory and "
-    "one back. Ray's own paths through the host use pageable memory, and not pinned memory, as real systems do.",
+    "one back. Ray's own paths through the host use pageable memory. Real systems use pinned memory.",
 )
 
 

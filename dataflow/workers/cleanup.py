@@ -223,8 +223,10 @@ def clean(folder: Path) -> list[str]:
     for creator in (folder.name, *of_channels):
         names += [path.name for path in SHARED_MEMORY.glob(f"sem.{creator}-*")]
     # torch counts the readers of GPU memory that it shares (CUDA IPC) in files that are named after its owner.
+    # An id may be that of another program by now, which shares its own tensors.
     for pid in pids:
-        names += [path.name for path in SHARED_MEMORY.glob(f"torch_{pid}_*")]
+        if not process_status(int(pid)):
+            names += [path.name for path in SHARED_MEMORY.glob(f"torch_{pid}_*")]
     # iceoryx2 names its memory after the run.
     names += [path.name for path in SHARED_MEMORY.glob(f"{folder.name}.*")]
     unlink_semaphores(names)

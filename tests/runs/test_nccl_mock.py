@@ -51,8 +51,8 @@ CHANGES = (
     (SCRIPT, "    def pass_through(self", MODEL),
     (
         SCRIPT,
-        "            with InputNode()",
-        "            barriers = start_mock(models)\n            with InputNode()",
+        "            graph, communicator =",
+        "            barriers = start_mock(models)\n            graph, communicator =",
     ),
     (GRAPH, "\nimport ray\n", IMPORTS),
     (GRAPH, "    def pass_through(self", MODEL),

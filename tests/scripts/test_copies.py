@@ -27,17 +27,22 @@ def made(monkeypatch):
 def test_without_gpus_each_edge_is_one_copy_in_host_memory(made):
     assert len(copies.measure_memcpy(SIZES, passes=3)) == 3
     assert made == [(size, "cpu") for size in BYTES for _ in range(2)]
-    assert copies.measure_host_copies(SIZES, "cpu") == {}
+    assert copies.measure_host_copies(SIZES, "cpu", 0) == {}
 
 
 def test_on_gpus_each_edge_is_one_copy_from_the_senders_to_the_readers(made):
-    copies.measure_memcpy(SIZES, "cuda", passes=1)
+    copies.measure_memcpy(SIZES, "cuda", 3, passes=1)  # three of the cluster, two of this machine
     places = [("cuda:0", "cuda:0"), ("cuda:0", "cuda:1"), ("cuda:0", "cuda:0"), ("cuda:1", "cuda:0"),
               ("cuda:0", "cuda:0")]  # fmt: skip
     expected = []
     for size, devices in zip(BYTES, places, strict=True):
         expected += [(size, device) for device in devices]
     assert made == expected
+
+
+def test_models_that_share_one_gpu_are_compared_with_copies_on_it(made):
+    copies.measure_memcpy(SIZES, "cuda", 1, passes=1)
+    assert {device for _, device in made} == {"cuda:0"}
 
 
 def test_copies_to_and_from_the_host_are_of_every_edge_and_of_both_kinds_of_memory(
@@ -50,7 +55,7 @@ def test_copies_to_and_from_the_host_are_of_every_edge_and_of_both_kinds_of_memo
         return copy(target, source)
 
     monkeypatch.setattr(torch.Tensor, "copy_", note_copy)
-    seconds = copies.measure_host_copies(SIZES, "cuda", passes=2)
+    seconds = copies.measure_host_copies(SIZES, "cuda", 2, passes=2)
     names = ["to host, pinned", "from host, pinned", "to host, pageable", "from host, pageable"]
     assert list(seconds) == names and all(len(passes) == 2 for passes in seconds.values())
     assert copied == BYTES * 3 * 4  # a pass that does not count, and two, of each
@@ -62,7 +67,7 @@ def test_copies_to_and_from_the_host_are_of_every_edge_and_of_both_kinds_of_memo
 def test_a_torch_that_finds_no_gpu_is_one_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(SuiteError, match=r"^torch finds no GPU: see nvidia-smi"):
-        copies.measure_memcpy(SIZES, "cuda")
+        copies.measure_memcpy(SIZES, "cuda", 1)
 
 
 def test_the_clock_of_a_copy_waits_for_both_gpus(monkeypatch):

@@ -60,7 +60,7 @@ def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypa
     ("store", ["--transport", "shm"], f"--transport shm belongs to {GRAPH}"),
     ("graph", ["--transport", "refs"], f"--transport refs belongs to {STORE}"),
     ("store", ["--transport", "queue"], "--transport queue is unknown: use driver-queue, ref-queue, refs"),
-    ("graph", ["--transport", "nccl"], "--transport nccl needs a GPU per model, and found 0 of 3: use shm"),
+    ("graph", ["--transport", "nccl"], "--transport nccl needs --device cuda: use shm"),
     ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu"),
     ("store", ["--iterations", "0"], "--iterations 0: give 1 or more"),
     ("graph", ["--batch-size", "many"], "--batch-size: invalid int value: 'many'"),
@@ -112,7 +112,10 @@ def test_cuda_ipc_needs_a_gpu_of_this_machine(parse, monkeypatch, capsys, gpus, 
     monkeypatch.setattr(platform, "machine", lambda: machine)
     with pytest.raises(SystemExit):
         parse("graph", "--transport", "cuda-ipc", *words)
-    assert capsys.readouterr().err.startswith("error: --transport cuda-ipc needs a GPU of this")
+    error = capsys.readouterr().err
+    has_no_gpu = not gpus or "cpu" in words
+    reason = "--device cuda" if has_no_gpu else "a GPU of this"
+    assert error.startswith(f"error: --transport cuda-ipc needs {reason}")
     assert parse("graph", *words).transport == "shm"
 
 
