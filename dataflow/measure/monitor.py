@@ -218,9 +218,7 @@ class Monitor:
         run_limit = self.plan.options.run_limit
         if run_limit and now - self.began_at > run_limit:
             reason = f"the run did not end within {run_limit:g} s (--run-limit)"
-            if self.progress.phase == STARTING:
-                return reason + self._name_missing()
-            return f"{reason}; {self.diagnose(exited)}"
+            return reason + self._name_missing() if self.progress.phase == STARTING else reason
         address = self.plan.options.address
         state = (self.progress.progress, report)
         if state != self.state:

@@ -208,8 +208,8 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
         if verb == "run":
             arguments, given = run.parse_arguments(words)
             assert arguments.configurations or arguments.suite, words
-            for text in arguments.configurations:
-                transport, flags = parse_configuration(text)
+            for configuration in arguments.configurations:
+                transport, flags = parse_configuration(configuration)
                 make_options(transport, given | flags)
         elif verb in PARSERS:
             PARSERS[verb](words)

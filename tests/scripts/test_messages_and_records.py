@@ -22,7 +22,9 @@ SIZES = message_bytes(4, 256)
 @pytest.fixture(scope="module")
 def endpoints():
     threads = torch.get_num_threads()
-    yield {name: ScriptEndpoint(name, SIZES) for name in ("driver", "policy", "reference", "reward")}
+    yield {
+        name: ScriptEndpoint(name, SIZES) for name in ("driver", "policy", "reference", "reward")
+    }
     torch.set_num_threads(threads)
 
 
@@ -98,8 +100,12 @@ def test_a_direct_message_between_models_that_arrives_on_a_cpu_fails_the_run(
     endpoints, monkeypatch
 ):
     query, policy = endpoints["driver"].message(1), endpoints["policy"].message(1)
-    assert ScriptEndpoint("policy", SIZES, is_direct=True).receive(query) == 1  # the driver is no rank
-    assert ScriptEndpoint("driver", SIZES, is_direct=True).receive(endpoints["reward"].message(1)) == 1
+    assert (
+        ScriptEndpoint("policy", SIZES, is_direct=True).receive(query) == 1
+    )  # the driver is no rank
+    assert (
+        ScriptEndpoint("driver", SIZES, is_direct=True).receive(endpoints["reward"].message(1)) == 1
+    )
     reader = ScriptEndpoint("reference", SIZES, is_direct=True)
     with pytest.raises(SuiteError, match=r"^policy -> reference: .* arrived on the CPU"):
         reader.receive(policy)

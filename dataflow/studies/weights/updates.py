@@ -58,15 +58,18 @@ def collect_updates(
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
     senders = {flow.actor(edge.source) for edge in edges}
     receivers = {flow.actor(edge.reader) for edge in edges}
-    for times in (times for times, is_timed in groups if is_timed):
-        updates.publish_seconds.append(
-            max(times[name].last_end - times[name].first_begin for name in senders)
-        )
-        first_sent = min(to_driver_clock(name, times[name].first_end) for name in senders)
-        arrived = max(to_driver_clock(name, times[name].last_begin) for name in receivers)
-        updates.transfer_seconds.append(arrived - first_sent)
-        updates.install_seconds.append(max(times[name].install_seconds for name in receivers))
-        updates.stall_seconds.append(max(times[name].stall_seconds for name in receivers))
+    for times, is_timed in groups:
+        if not is_timed:
+            continue
+        publish = [times[name].last_end - times[name].first_begin for name in senders]
+        sent = [to_driver_clock(name, times[name].first_end) for name in senders]
+        arrived = [to_driver_clock(name, times[name].last_begin) for name in receivers]
+        install = [times[name].install_seconds for name in receivers]
+        stall = [times[name].stall_seconds for name in receivers]
+        updates.publish_seconds.append(max(publish))
+        updates.transfer_seconds.append(max(arrived) - min(sent))
+        updates.install_seconds.append(max(install))
+        updates.stall_seconds.append(max(stall))
     last, _ = groups[-1]  # reads are counted from the first update on
     updates.reads = sum(last[name].reads for name in receivers)
     updates.torn_reads = sum(last[name].torn_reads for name in receivers)
