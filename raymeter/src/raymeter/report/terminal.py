@@ -142,7 +142,9 @@ def say_cause(advice: Advice, steps: Steps) -> str:
     finding = advice.finding
     saved = format_milliseconds(advice.prediction.saved_seconds)
     step = format_milliseconds(steps.seconds).removesuffix(" ms")
-    return f"The largest cause: {finding.cause}, line {relative(finding.line)}: {saved} of {step}."
+    limit = "up to " if advice.prediction.is_upper_limit else ""
+    place = f"line {relative(finding.line)}"
+    return f"The largest cause: {finding.cause}, {place}: {limit}{saved} of {step}."
 
 
 def describe_steps(steps: Steps) -> str:

@@ -69,7 +69,7 @@ class Changes:
 def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list[Advice]:
     """Return the findings that gain most, each with its prediction on top of those before it."""
     graph = build(program)
-    fits = explains(graph, steps)
+    is_limit = not explains(graph, steps)
     before = step_seconds(graph, replay(graph), steps)
     remaining = list(findings)
     advice: list[Advice] = []
@@ -84,7 +84,7 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
                 best = finding
         if before - after < MIN_SHARE * steps.seconds:
             break
-        is_limit = best.is_limit or not fits
+        is_limit = is_limit or best.is_limit  # and so is all that comes on top of it
         prediction = Prediction(before, after, is_upper_limit=is_limit)
         advice.append(Advice(best, prediction))
         remaining.remove(best)
