@@ -218,3 +218,22 @@ def test_messages_that_are_read_over_the_budget_are_left_out(made_recorder, monk
         assert read(None, b"large" * 100, b"", Reference()) == {"x": 1}
     written = [event for event in made_recorder.lines if event["event"] == "received"]
     assert [event.get("left_out", 0) for event in written] == [0, 5]
+
+
+def test_the_tasks_are_written_although_the_cluster_is_not_known(
+    made_recorder, tmp_path, monkeypatch
+):
+    class Sampler:
+        def stop(self):
+            pass
+
+    def fail():
+        raise RuntimeError("another version of Ray")
+
+    monkeypatch.setattr(calls, "memory_sampler", Sampler())
+    monkeypatch.setattr(tasks, "wait_for_reports", lambda is_own_cluster: None)
+    monkeypatch.setattr(tasks, "read_tasks", lambda: ([{"event": "task"}], 0))
+    monkeypatch.setattr(tasks, "describe_cluster", fail)
+    calls.write_tasks()
+    assert '{"event":"task"}' in read_events(tmp_path)
+    assert '"has_ended":true' in read_events(tmp_path)[-1]

@@ -788,8 +788,12 @@ def write_known_tasks():
     is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"
     tasks.wait_for_reports(is_own_cluster)
     known, recorder.left_out_tasks = tasks.read_tasks()
-    cluster = tasks.describe_cluster()
-    recorder.write_tasks([*known, cluster])
+    recorder.write_tasks(known)
+    try:
+        cluster = tasks.describe_cluster()
+    except Exception:  # of this version of Ray; then each host has as many CPUs as cores
+        return
+    recorder.write_tasks([cluster])
 
 
 WRAPPERS = {
