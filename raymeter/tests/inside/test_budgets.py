@@ -237,3 +237,27 @@ def test_the_tasks_are_written_although_the_cluster_is_not_known(
     calls.write_tasks()
     assert '{"event":"task"}' in read_events(tmp_path)
     assert '"has_ended":true' in read_events(tmp_path)[-1]
+
+
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_no_value_is_kept_after_an_error(made_recorder, monkeypatch, has_failed):
+    def serialise(context, value):
+        calls.parts.buffers = [value]
+        if has_failed:
+            raise TypeError("it has no pickle")
+        return Result()
+
+    def fail(*values):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(made_recorder, "leaves_out_message", fail)
+    for name in ("current_task", "current_name", "current_node"):
+        monkeypatch.setattr(calls.ray_internals, name, lambda: "")
+    wrapped = calls.make_serialise_wrapper(serialise)
+    if has_failed:
+        with pytest.raises(TypeError):
+            wrapped(None, b"value")
+    else:
+        wrapped(None, b"value")
+    assert bool(calls.recorder) == has_failed
+    assert not calls.parts.buffers

@@ -77,6 +77,7 @@ def stop(error):
     """End recording in this process; the wrapped functions go on without it."""
     global recorder
     recorder = False
+    parts.clear()  # of the user's values
     text = f"raymeter: recording ended in process {os.getpid()}: {type(error).__name__}: {error}"
     print(text, file=sys.stderr)
 
@@ -363,8 +364,14 @@ def make_serialise_wrapper(original):
             return original(context, value, *args, **kwargs)
         parts.clear()
         before = first_readings(kind)
-        result = original(context, value, *args, **kwargs)
-        if recorder and not is_only_small(kind, result):
+        try:
+            result = original(context, value, *args, **kwargs)
+        except BaseException:
+            parts.clear()
+            raise
+        if not recorder:  # another thread has ended it
+            parts.clear()
+        elif not is_only_small(kind, result):
             small_in_row[kind] = 0
             write_sent(before, readings(), value, result)
         return result
