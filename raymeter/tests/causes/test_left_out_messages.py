@@ -2,6 +2,7 @@
 
 import pytest
 from made_programs import MIB, Builder
+from raymeter.causes import calls
 from raymeter.causes.savings import save_reading, save_sending, total
 from raymeter.profile.groups import group_messages
 from raymeter.profile.program import Program
@@ -42,3 +43,15 @@ def test_a_step_without_messages_is_as_short_as_if_all_were_written() -> None:
     sampled = without_data(make_puts(5), steps)
     assert whole.saved_seconds > 0.3
     assert sampled.saved_seconds == pytest.approx(whole.saved_seconds, rel=0.2)
+
+
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_slow_calls_without_their_messages_are_no_small_calls(left_out: int) -> None:
+    builder = Builder()
+    for number in range(200):
+        start = 1 + number / 100
+        builder.call(
+            "put", start, 0.004, line="/made/a.py:1", object=f"{number}", left_out_messages=left_out
+        )
+    steps = Steps("all", [(1.0, 3.0)], "node-1", 1, "/made/a.py:1")
+    assert bool(calls.find(builder.program(), steps)) == (not left_out)

@@ -161,7 +161,8 @@ def put(made_recorder, monkeypatch):
         monkeypatch.setattr(calls.ray_internals, name, lambda: "")
     monkeypatch.setattr(calls, "add_description", lambda event, value: None)
     monkeypatch.setattr(recorder, "WINDOW_SECONDS", 1e9)
-    monkeypatch.setattr(recorder, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
+    for module in (calls, recorder):
+        monkeypatch.setattr(module, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
     serialise = calls.make_serialise_wrapper(lambda context, value: Result())
 
     def put_object():
@@ -179,6 +180,32 @@ def test_messages_over_the_budget_are_left_out_with_their_calls(made_recorder, p
         written = [event for event in made_recorder.lines if event["event"] == kind]
         assert [event.get("left_out", 0) for event in written] == [0, 7]
     assert made_recorder.message_seconds < 1.0
+
+
+def test_a_slow_call_is_written_without_its_message(made_recorder, put, monkeypatch):
+    made_recorder.message_seconds = 1.0
+    put()
+    monkeypatch.setattr(calls, "ALWAYS_SECONDS", 0.0)
+    made_recorder.message_seconds = 0.0
+    put()
+    written = [event for event in made_recorder.lines if event["event"] == "put"]
+    assert [event.get("left_out_messages", 0) for event in written] == [0, 1]
+    assert [len(event["messages"]) for event in written] == [1, 0]
+
+
+def test_each_new_actor_is_written(made_recorder, put, monkeypatch):
+    monkeypatch.setattr(recorder, "RARE_SECONDS", 100.0)
+    made_recorder.period = 1_000
+
+    def record(event, scope, *values):
+        event["event"], event["kind"] = "call", "actor"
+        calls.write_call(event, "Actor.__init__", scope)
+
+    monkeypatch.setattr(calls, "record_actor", record)
+    create = calls.in_scope(record)(lambda: None)
+    for _ in range(5):
+        create()
+    assert sum(event["event"] == "call" for event in made_recorder.lines) == 5
 
 
 def test_all_messages_within_the_budget_are_written(made_recorder, put):

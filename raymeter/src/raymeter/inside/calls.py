@@ -199,7 +199,7 @@ def only_count(record, scope):
     """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
     end = time.time()
     seconds = end - scope.start
-    if seconds >= ALWAYS_SECONDS and not scope.left_out:
+    if seconds >= ALWAYS_SECONDS or record is record_actor:
         return False
     counter = recorder.of_lines.get((record, *place.find_line()))
     if counter is None:
@@ -222,21 +222,26 @@ def write_event_of_scope(record, scope, args, kwargs, result):
 
 
 def write_call(event, name, scope):
-    """Write the event of a call with its task, thread and line. Calls without a large message may be sampled."""
+    """Write the event of a call with its task, thread and line. Calls without a large message may be sampled.
+
+    One that creates an actor is always written.
+    """
     frame = place.find_frame()
     line, function = place.line_of(frame)
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
     counter = recorder.counter_of((line, function), name, event["event"])
     recorder.of_lines[scope.record, line, function] = counter
-    is_small = not scope.messages and not scope.deserialise_seconds
-    if not is_small:
+    is_large = bool(scope.messages or scope.deserialise_seconds)
+    if is_large or event.get("kind") == "actor":
         counter.write(event["seconds"], time.time())
     elif not recorder.is_written(counter, event["seconds"]):
         return
     if counter.left_out:
         event["left_out"] = counter.left_out
         counter.left_out = 0
+    if scope.left_out:
+        event["left_out_messages"] = scope.left_out
     event["name"] = name
     event["by"] = ray_internals.current_task()
     event["by_name"] = ray_internals.current_name()

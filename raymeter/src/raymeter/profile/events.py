@@ -106,8 +106,9 @@ class Call:
     is_restored: bool = (
         False  # it was only counted, and is made again from what Ray knows of its task
     )
-    # Of calls with small messages, not all of which are written
+    # Of calls with small messages, or with large ones over the budget, not all of which are written
     left_out: int = 0  # calls of this line since the last one that was written
+    left_out_messages: int = 0  # large ones inside of it that are not in `messages`
     weight: float = 1.0  # calls for which this one stands; it is computed, and not in the file
 
     @property
