@@ -25,8 +25,20 @@ def save_sending(program: Program, message: Message, share: float = 1.0) -> list
     else:
         saving = save_serialising(message.sent, share_of_all)
     if weight > 1:
-        saving = replace(saving, is_spread=True)
+        saving = spread_over_later(saving, message)
     return [saving]
+
+
+def spread_over_later(saving: Saving, message: Message) -> Saving:
+    """Return a saving that also stands for messages that were left out, and whose work is in later events.
+
+    What was put without being written has no call: it seems to be the code between two others.
+    """
+    part = saving.part
+    is_put = message.call is not None and message.call.event in ("put", "channel")
+    if is_put and part == "call":
+        part = "send"
+    return replace(saving, part=part, is_spread=True)
 
 
 def save_in_call(message: Message, call: Call, share: float) -> Saving:

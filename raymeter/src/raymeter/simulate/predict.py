@@ -28,6 +28,7 @@ PARTS = {  # of savings -> of edges of the graph
     "restore": ("restore",),
     "dispatch": ("dispatch",),
     "work": ("call", "deserialise", "execute"),
+    "send": ("call", "execute"),
 }
 MAX_SPREAD = 64  # edges over which "work" is spread
 MAX_LEFT_OUT = 2_048  # edges over which the saving of messages is spread that were not written
@@ -194,6 +195,8 @@ def spread(work: Work, saving: Saving) -> list[Change]:
     for _, event in groupby(later, key=lambda edge: (edge.start, edge.end)):
         same = list(event)  # a wait has an edge from its start, and one from what it waits for
         saved = min(left, same[0].seconds)
+        if saved <= 0:
+            continue  # earlier savings have taken all of it
         for edge in same:
             changes.append(Change(edge, edge.seconds, edge.source))
             edge.seconds = max(0.0, edge.seconds - saved)
