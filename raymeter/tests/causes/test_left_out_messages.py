@@ -102,3 +102,23 @@ def test_slow_calls_without_their_messages_are_no_small_calls(left_out: int) -> 
         )
     steps = Steps("all", [(1.0, 3.0)], "node-1", 1, "/made/a.py:1")
     assert bool(calls.find(builder.program(), steps)) == (not left_out)
+
+
+@pytest.mark.parametrize(("left_out", "weight"), [(5, 10), (0, 5)])
+def test_readers_of_known_messages_stand_for_those_of_messages_that_were_left_out(
+    left_out: int, weight: int
+) -> None:
+    builder = Builder()
+    for number in range(10):
+        start = 1 + number / 100
+        if number % 2 == 0:
+            call = builder.call("put", start, 0.004, object=f"{number}")
+            builder.send(call, start, 0.002)
+        builder.receive(start + 0.005, 0.001, "Trainer.train", object=f"{number}")
+    builder.recording.processes[0].recorder.left_out_messages = left_out
+    program = builder.program()
+    weights = [received.weight for message in program.messages for received in message.received]
+    assert sum(weights) == pytest.approx(weight)
+    if left_out:
+        in_all = sum(received.weight for received in program.recording.received)
+        assert in_all == pytest.approx(10)

@@ -7,7 +7,7 @@ those that wait, so that a driver that is killed has its steps. No value of a me
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
 of the time that has passed, they are sampled: the others are counted by line, with their seconds. If large messages
 take more than MESSAGE_SHARE, some are left out together with their calls. All processes go on to write them at the next
-quarter of a second, so that a message has its sender and its readers.
+quarter of a second, so that many of those that are written have their sender and their readers.
 """
 
 import atexit

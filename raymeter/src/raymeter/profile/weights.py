@@ -9,6 +9,7 @@ from raymeter.profile.reader import Recording
 Line = tuple[str, str]  # with its function
 LineKey = tuple[str, Line, str, str]  # process, line, what is called, and how
 MessageKey = tuple[str, str, str, str]  # process, line, name of the task, and type of what is sent
+ReaderKey = tuple[str, str, str]  # process, line, and name of the task
 
 
 def weigh_calls(recording: Recording) -> None:
@@ -45,6 +46,36 @@ def weigh_messages(recording: Recording) -> None:
             before = last[key]
             before.weight = 1.0 + event.left_out
         last[key] = event
+
+
+def leaves_out_messages(recording: Recording) -> bool:
+    """Return whether some large messages were not written, or not everywhere."""
+    costs = [process.recorder for process in recording.processes]
+    return any(cost.left_out_messages for cost in costs if cost is not None)
+
+
+def weigh_readers(received: list[Received], joined: set[int]) -> None:
+    """Let what was read of the messages that are known, by id(), also stand for what was read of others.
+
+    Sender and readers leave messages out on their own, so that many of those that are read have no sender.
+    """
+    all_weights: dict[ReaderKey, float] = defaultdict(float)
+    known_weights: dict[ReaderKey, float] = defaultdict(float)
+    for item in received:
+        key = reader_key(item)
+        all_weights[key] += item.weight
+        if id(item) in joined:
+            known_weights[key] += item.weight
+    for item in received:
+        key = reader_key(item)
+        if key not in known_weights:
+            continue
+        factor = all_weights[key] / known_weights[key]
+        item.weight *= factor if id(item) in joined else 0.0
+
+
+def reader_key(received: Received) -> ReaderKey:
+    return received.process, received.line, received.by_name
 
 
 def weigh_line(calls: list[Call], item: CountedLine) -> None:
