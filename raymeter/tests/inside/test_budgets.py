@@ -1,5 +1,6 @@
 """Measurements that are not needed for each message have budgets of their own, and slow messages are measured once."""
 
+import json
 import time
 
 import numpy as np
@@ -180,6 +181,18 @@ def test_messages_over_the_budget_are_left_out_with_their_calls(made_recorder, p
         written = [event for event in made_recorder.lines if event["event"] == kind]
         assert [event.get("left_out", 0) for event in written] == [0, 7]
     assert made_recorder.message_seconds < 1.0
+
+
+def test_the_end_says_how_many_messages_were_left_out_after_the_last_one(
+    made_recorder, put, tmp_path
+):
+    for budget in (1.0, 0.0, 0.0, 0.0):
+        made_recorder.message_seconds = budget
+        put()
+    made_recorder.close()
+    end = json.loads(read_events(tmp_path)[-1])
+    left_out = {"line": "", "by_name": "", "type": "dict", "kind": "sent", "count": 3}
+    assert end["last_left_out"] == [left_out]
 
 
 def test_a_slow_call_is_written_without_its_message(made_recorder, put, monkeypatch):

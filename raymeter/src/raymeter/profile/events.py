@@ -45,6 +45,18 @@ class RecorderCost:
     has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
     period: int = 1  # of short calls with small messages, one of so many is written
     counted: list["CountedLine"] = field(default_factory=list)
+    last_left_out: list["LeftOut"] = field(default_factory=list)
+
+
+@dataclass
+class LeftOut:
+    """Large messages that were left out after the last one like them that was written."""
+
+    kind: str = ""  # "sent" or "received"
+    line: str = ""
+    by_name: str = ""
+    type: str = ""
+    count: int = 0
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from raymeter.profile.counted import sampled_lines
-from raymeter.profile.events import Call, CountedLine, Received, Sent
+from raymeter.profile.events import Call, CountedLine, LeftOut, Process, Received, Sent
 from raymeter.profile.reader import Recording
 
 Line = tuple[str, str]  # with its function
@@ -34,18 +34,32 @@ def weigh_calls(recording: Recording) -> None:
 
 
 def weigh_messages(recording: Recording) -> None:
-    """Let each message stand for those like it that were left out until the next one that was written."""
+    """Let each message stand for those like it that were left out until the next one that was written, or the end."""
     last: dict[MessageKey, Sent | Received] = {}  # of each kind
     events: list[Sent | Received] = [*recording.sent, *recording.received]
     for event in events:
-        kind = ""
-        if isinstance(event, Sent):
-            kind = event.type
-        key = event.process, event.line, event.by_name, kind
+        key = message_key(event)
         if key in last:
             before = last[key]
             before.weight = 1.0 + event.left_out
         last[key] = event
+    for process in recording.processes:
+        for item in left_out_at_end(process):
+            kind = item.type if item.kind == "sent" else ""
+            key = process.process, item.line, item.by_name, kind
+            if key in last:
+                last[key].weight += item.count
+
+
+def message_key(event: Sent | Received) -> MessageKey:
+    kind = event.type if isinstance(event, Sent) else ""
+    return event.process, event.line, event.by_name, kind
+
+
+def left_out_at_end(process: Process) -> list[LeftOut]:
+    """Return the messages that were left out after the last ones that a process has written."""
+    cost = process.recorder
+    return cost.last_left_out if cost is not None else []
 
 
 def leaves_out_messages(recording: Recording) -> bool:
