@@ -4,6 +4,7 @@ import pytest
 from made_programs import MIB, Builder
 from raymeter.causes import calls
 from raymeter.causes.savings import save_reading, save_sending, total
+from raymeter.causes.spilling import save_full_store
 from raymeter.profile.events import LeftOut
 from raymeter.profile.groups import group_messages
 from raymeter.profile.program import Program
@@ -126,3 +127,32 @@ def test_readers_of_known_messages_stand_for_those_of_messages_that_were_left_ou
     if left_out:
         in_all = sum(received.weight for received in program.recording.received)
         assert in_all == pytest.approx(10)
+
+
+def test_a_slow_call_has_waited_for_room_although_its_message_was_left_out() -> None:
+    builder = Builder()
+    for number in range(10):
+        call = builder.call("put", 1 + number / 10, 0.005, line=LINE, object=f"{number}")
+        builder.send(call, 1 + number / 10, 0.002, left_out=4)
+    builder.call("put", 3.0, 2.0, line=LINE, object="last", left_out_messages=1)
+    steps = Steps("all", [(1.0, 5.0)], "node-1", 1, LINE)
+    (saving,) = save_full_store(builder.program(), steps)
+    assert saving.seconds == pytest.approx(2.0 - 0.005)
+
+
+def test_results_that_were_left_out_have_waited_for_room_too() -> None:
+    builder = Builder()
+    process = builder.process_of("Server.get")
+    for number in range(10):
+        task = f"{number:048x}"
+        start = 1 + number / 10
+        seconds = 0.05 if number == 5 else 0.01
+        builder.task(task, "Server.get", start, 0.01)
+        builder.recording.tasks[-1].store = (start + 0.009, start + 0.009 + seconds)
+        builder.send(
+            None, start + 0.01, 0.001, by=task, by_name="Server.get", process=process, left_out=4
+        )
+    steps = Steps("all", [(1.0, 3.0)], "node-1", 1, LINE)
+    (saving,) = save_full_store(builder.program(), steps)
+    assert saving.is_spread
+    assert saving.seconds == pytest.approx(5 * 0.04)
