@@ -18,13 +18,14 @@ def save_sending(program: Program, message: Message, share: float = 1.0) -> list
     """
     weight = message.sent.weight
     share_of_all = weight * share
+    is_spread = weight > 1 or share > 1
     if message.call is not None:
         saving = save_in_call(message, message.call, share_of_all)
     elif message.stored is not None:
         saving = save_storing(message, message.stored, share_of_all)
     else:
         saving = save_serialising(message.sent, share_of_all)
-    if weight > 1:
+    if is_spread:
         saving = spread_over_later(saving, message)
     return [saving]
 
@@ -75,7 +76,8 @@ def save_reading(message: Message, share: float = 1.0) -> list[Saving]:
         seconds = weight * share * received.seconds
         process = received.process
         thread = received.thread
-        saving = Saving(process, thread, start, seconds, "deserialise", weight > 1)
+        is_spread = weight > 1 or share > 1
+        saving = Saving(process, thread, start, seconds, "deserialise", is_spread)
         savings.append(saving)
     return savings
 
