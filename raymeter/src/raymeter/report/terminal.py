@@ -225,7 +225,7 @@ def say_left_out(profile: Profile, costs: list[RecorderCost]) -> str:
     text = ""
     if any(cost.left_out_messages for cost in costs):
         text += (
-            " There were so many large messages that it recorded some, which stand for the others."
+            " Of very many large messages, only some were recorded; they stand for the others."
         )
     if profile.steps.count < profile.all_steps:
         text += f" This is about {profile.steps.count:,} of {profile.all_steps:,} steps."
