@@ -18,7 +18,8 @@ class Saving:
     "serialise", "write" (the copy into the store), "deserialise", "store" (of a task's result), "call" (the rest of
     a call of Ray), "execute" (inside of the user's function), "restore" (of an argument from disk), "dispatch" (of a
     task that was waiting for its worker), or "wait": then the wait ends at once, because the value is not needed there
-    any more. "work" is all that the thread does from this time on, for calls of which only some were recorded.
+    any more. "work" is all that the thread does from this time on, for calls of which only some were recorded, and
+    "send" is the same without reading, for messages that were put.
     """
 
     process: str

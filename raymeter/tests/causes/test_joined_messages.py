@@ -67,6 +67,34 @@ def test_arguments_that_an_async_actor_reads_outside_of_its_tasks_have_a_reader(
     assert objects == [object_of(DRIVER_TASK, step) for step in range(STEPS)]
 
 
+def make_sampled_queue(left_out: int) -> Program:
+    """Return a program whose first argument was not seen to be read, and whose second and third were not sent."""
+    builder = Builder()
+    for step in range(STEPS):
+        begin = 1.0 + step / 10
+        task = f"{step:048x}"
+        if step in (0, 3):
+            call = builder.call("call", begin, 0.02, task=task, name="Queue.put", actor="q")
+            builder.send(call, begin, 0.001)
+        builder.task(task, "Queue.put", begin + 0.021, 0.001, actor="q")
+        if step > 0:
+            name = object_of(DRIVER_TASK, step)
+            builder.receive(
+                begin + 0.021, 0.001, "Queue.put", by="c" * 48, object=name, owner_task=name[:48]
+            )
+    builder.recording.processes[0].recorder.left_out_messages = left_out
+    return builder.program()
+
+
+def test_what_was_read_of_an_argument_that_was_left_out_is_not_given_to_another_one():
+    first, last = make_sampled_queue(left_out=3).messages
+    assert not first.received
+    (received,) = last.received
+    assert received.object == object_of(DRIVER_TASK, 3)
+    first, _ = make_sampled_queue(left_out=0).messages
+    assert first.received
+
+
 def test_messages_to_a_queue_are_shown_as_such():
     program = make_async_actor("_QueueActor")
     routes = {name_route(group) for group in group_messages(program.messages)}

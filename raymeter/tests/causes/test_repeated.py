@@ -41,6 +41,30 @@ def test_equal_contents_are_found_if_all_bytes_were_compared():
     assert finding.line == LINE
 
 
+@pytest.mark.parametrize("has_parts", [False, True])
+def test_repeats_do_not_stand_for_left_out_messages_that_are_none(has_parts):
+    # Each second message is a repeat, and all that were left out come after those.
+    sames = [None, True, None, True, None, True, None, True]
+    contents = []
+    for number, same in enumerate(sames):
+        left_out = 9 if same is None and number else 0
+        content = 7 if same or not number else 100 + number
+        values = {"content": content, "is_same": same}
+        if has_parts:
+            values = {"content": number, "parts": [(MIB, content, same)]}
+        contents.append(values | {"left_out": left_out})
+    program = make_puts(contents)
+    for message in program.messages:
+        message.sent.start /= 2
+        message.call.start /= 2
+    (finding,) = find(program)
+    weights = sum(message.sent.weight for message in program.messages)
+    assert weights == 8 + 27
+    assert len(finding.messages) == 4
+    saved = sum(saving.seconds for saving in finding.savings)
+    assert saved == pytest.approx(weights / 2 * 0.0498, rel=0.01)
+
+
 def test_contents_that_changed_in_place_are_never_the_same():
     contents = [{"content": 7, "is_same": is_same} for is_same in (None, True, False, None)]
     assert not find(make_puts(contents))

@@ -5,7 +5,8 @@ from made_programs import Builder
 from raymeter.findings import Finding, Saving
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
-from raymeter.simulate.graph import build
+from raymeter.simulate.contention import Machine
+from raymeter.simulate.graph import Edge, build
 from raymeter.simulate.predict import simulate
 
 PASSES = 4
@@ -85,3 +86,30 @@ def test_a_result_that_is_left_has_a_core_for_itself():
 def test_results_that_get_only_a_little_shorter_keep_their_cores():
     saved = saved_seconds(make_server(4, cores=1), make_steps(4), share=0.2)
     assert saved < 0.009
+
+
+def make_stores(count: int) -> list[Edge]:
+    """Return results whose storing begins one after the other, and ends at the same time."""
+    return [
+        Edge(0, STORE_SECONDS, start=number / 1e9, end=STORE_SECONDS, part="store")
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_a_result_counts_however_many_are_stored_with_it(count):
+    stores = make_stores(count)
+    machine = Machine(stores, cores=2)
+    first, *others = stores
+    for edge in others:
+        machine.remove(edge)
+    (relief,) = machine.relieve([first])
+    least = STORE_SECONDS * 2 / count
+    assert relief.seconds == pytest.approx(least, rel=0.2)
+
+
+def test_results_that_all_have_a_core_get_no_shorter():
+    first, second = make_stores(2)
+    machine = Machine([first, second], cores=2)
+    machine.remove(second)
+    assert not machine.relieve([first])

@@ -1,5 +1,6 @@
 """Measurements that are not needed for each message have budgets of their own, and slow messages are measured once."""
 
+import json
 import time
 
 import numpy as np
@@ -161,7 +162,8 @@ def put(made_recorder, monkeypatch):
         monkeypatch.setattr(calls.ray_internals, name, lambda: "")
     monkeypatch.setattr(calls, "add_description", lambda event, value: None)
     monkeypatch.setattr(recorder, "WINDOW_SECONDS", 1e9)
-    monkeypatch.setattr(recorder, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
+    for module in (calls, recorder):
+        monkeypatch.setattr(module, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
     serialise = calls.make_serialise_wrapper(lambda context, value: Result())
 
     def put_object():
@@ -179,6 +181,44 @@ def test_messages_over_the_budget_are_left_out_with_their_calls(made_recorder, p
         written = [event for event in made_recorder.lines if event["event"] == kind]
         assert [event.get("left_out", 0) for event in written] == [0, 7]
     assert made_recorder.message_seconds < 1.0
+
+
+def test_the_end_says_how_many_messages_were_left_out_after_the_last_one(
+    made_recorder, put, tmp_path
+):
+    for budget in (1.0, 0.0, 0.0, 0.0):
+        made_recorder.message_seconds = budget
+        put()
+    made_recorder.close()
+    end = json.loads(read_events(tmp_path)[-1])
+    left_out = {"line": "", "by_name": "", "type": "dict", "kind": "sent", "count": 3}
+    assert end["last_left_out"] == [left_out]
+
+
+def test_a_slow_call_is_written_without_its_message(made_recorder, put, monkeypatch):
+    made_recorder.message_seconds = 1.0
+    put()
+    monkeypatch.setattr(calls, "ALWAYS_SECONDS", 0.0)
+    made_recorder.message_seconds = 0.0
+    put()
+    written = [event for event in made_recorder.lines if event["event"] == "put"]
+    assert [event.get("left_out_messages", 0) for event in written] == [0, 1]
+    assert [len(event["messages"]) for event in written] == [1, 0]
+
+
+def test_each_new_actor_is_written(made_recorder, put, monkeypatch):
+    monkeypatch.setattr(recorder, "RARE_SECONDS", 100.0)
+    made_recorder.period = 1_000
+
+    def record(event, scope, *values):
+        event["event"], event["kind"] = "call", "actor"
+        calls.write_call(event, "Actor.__init__", scope)
+
+    monkeypatch.setattr(calls, "record_actor", record)
+    create = calls.in_scope(record)(lambda: None)
+    for _ in range(5):
+        create()
+    assert sum(event["event"] == "call" for event in made_recorder.lines) == 5
 
 
 def test_all_messages_within_the_budget_are_written(made_recorder, put):
@@ -218,3 +258,46 @@ def test_messages_that_are_read_over_the_budget_are_left_out(made_recorder, monk
         assert read(None, b"large" * 100, b"", Reference()) == {"x": 1}
     written = [event for event in made_recorder.lines if event["event"] == "received"]
     assert [event.get("left_out", 0) for event in written] == [0, 5]
+
+
+def test_the_tasks_are_written_although_the_cluster_is_not_known(
+    made_recorder, tmp_path, monkeypatch
+):
+    class Sampler:
+        def stop(self):
+            pass
+
+    def fail():
+        raise RuntimeError("another version of Ray")
+
+    monkeypatch.setattr(calls, "memory_sampler", Sampler())
+    monkeypatch.setattr(tasks, "wait_for_reports", lambda is_own_cluster: None)
+    monkeypatch.setattr(tasks, "read_tasks", lambda: ([{"event": "task"}], 0))
+    monkeypatch.setattr(tasks, "describe_cluster", fail)
+    calls.write_tasks()
+    assert '{"event":"task"}' in read_events(tmp_path)
+    assert '"has_ended":true' in read_events(tmp_path)[-1]
+
+
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_no_value_is_kept_after_an_error(made_recorder, monkeypatch, has_failed):
+    def serialise(context, value):
+        calls.parts.buffers = [value]
+        if has_failed:
+            raise TypeError("it has no pickle")
+        return Result()
+
+    def fail(*values):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(made_recorder, "leaves_out_message", fail)
+    for name in ("current_task", "current_name", "current_node"):
+        monkeypatch.setattr(calls.ray_internals, name, lambda: "")
+    wrapped = calls.make_serialise_wrapper(serialise)
+    if has_failed:
+        with pytest.raises(TypeError):
+            wrapped(None, b"value")
+    else:
+        wrapped(None, b"value")
+    assert bool(calls.recorder) == has_failed
+    assert not calls.parts.buffers

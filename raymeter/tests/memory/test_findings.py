@@ -36,6 +36,23 @@ def test_arguments_that_wait_until_the_store_is_full_are_a_backlog() -> None:
     assert "Keep at most 6 in flight" in finding.change
 
 
+def test_arguments_that_were_left_out_are_in_the_backlog() -> None:
+    made = made_up.recording()
+    for number in range(0, 30, 5):
+        made_up.add_argument(made, number, 0.01 * number, 2.0 + number, 50 * MB, "train.py:12")
+        made.sent[-1].left_out = 4
+    [finding] = find(made_up.with_store(made, 600 * MB, 900 * MB))
+    assert finding.title.startswith("26 arguments of 47.7 MiB wait in a store of 572 MiB")
+
+
+def test_messages_that_were_left_out_need_no_room_at_the_same_time_if_they_are_short() -> None:
+    made = made_up.recording()
+    for number in range(10):
+        made_up.add_argument(made, number, number, number + 0.02, 50 * MB, "train.py:12")
+        made.sent[-1].left_out = 19
+    assert find_peak(find_lives(made_up.with_store(made, 600 * MB))).bytes == 50 * MB
+
+
 def test_arguments_that_fill_a_small_part_of_the_store_are_no_backlog() -> None:
     assert find(backlog(5)) == []
 

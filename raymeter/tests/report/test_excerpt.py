@@ -3,7 +3,9 @@
 import pytest
 from made_programs import STEPS, make_loop, make_profile, make_steps, write_recording
 from raymeter.advice import advise
+from raymeter.memory.stores import find_spilling
 from raymeter.profile import excerpt
+from raymeter.profile.events import Store
 from raymeter.profile.reader import read_recording
 from raymeter.report import terminal
 from raymeter.simulate.without_data import without_data
@@ -39,6 +41,23 @@ def test_what_is_known_of_messages_of_this_kind_is_kept(monkeypatch):
     assert part.messages[0].call in part.recording.calls
 
 
+def test_only_spilling_during_the_steps_that_are_kept_counts(monkeypatch):
+    monkeypatch.setattr(excerpt, "MAX_EVENTS", 8)
+    monkeypatch.setattr(excerpt, "MIN_STEPS", 2)
+    program, steps = make_loop(), make_steps()
+    for number in range(8):
+        time = 0.95 + number / 10
+        program.recording.stores.append(Store(time, capacity=100, spill_seconds=0.01 * number))
+    program.recording.stores[0].copy_rate = 5.0
+    part, middle = excerpt.take_excerpt(program, steps)
+    assert middle.times == steps.times[2:4]
+    spilling = find_spilling(part.recording.stores)
+    # The samples from 1.05 to 1.55: those around the steps, and around what the first one needs.
+    assert spilling.spill_seconds == pytest.approx(0.05)
+    assert spilling.copy_rate == 5.0
+    assert len(program.recording.stores) == 8
+
+
 def test_the_output_says_how_many_steps_it_is_about(tmp_path, monkeypatch):
     monkeypatch.setattr(excerpt, "MAX_EVENTS", 8)
     monkeypatch.setattr(excerpt, "MIN_STEPS", 2)
@@ -65,5 +84,5 @@ def test_what_was_not_written_is_said():
     assert "stand for the others" not in terminal.render(profile)
     cost.left_out_messages = 9
     text = " ".join(terminal.render(profile).split())
-    assert "it recorded some, which stand for the others." in text
+    assert "Of very many large messages, only some were recorded; they stand for the others." in text
     assert "1,200 later events are left out. The times of 50,000 tasks are left out." in text

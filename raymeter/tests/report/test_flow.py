@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from made_programs import MIB, Builder, make_profile, make_random_profile
+from made_programs import MIB, Builder, make_loop_profile, make_profile, make_random_profile
 from raymeter.profile.events import Field
+from raymeter.profile.groups import Group
 from raymeter.profile.steps import Steps
 from raymeter.report import flow
 
@@ -153,3 +154,13 @@ def test_without_messages_nothing_is_written(tmp_path):
     path = tmp_path / "flow.toml"
     assert not flow.write(Sender().profile(), path)
     assert not path.exists()
+
+
+def test_messages_that_were_left_out_are_in_the_flow():
+    profile = make_loop_profile()
+    first, *others = profile.program.messages
+    first.sent.weight = 10.0 * len(profile.steps.times)
+    profile.groups = [Group([first]), Group(others)]
+    groups = flow.choose_groups(profile)
+    assert len(groups) == 2
+    assert flow.count_copies(groups[0], profile.steps.count) == 10

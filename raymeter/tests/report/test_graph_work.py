@@ -4,7 +4,7 @@ import random
 
 import pytest
 from made_programs import make_finding, make_loop, make_steps
-from raymeter.causes.savings import save_sending_all, total
+from raymeter.causes.savings import save_sending, save_sending_all, total
 from raymeter.simulate.graph import Edge, build
 from raymeter.simulate.predict import predict
 from raymeter.simulate.without_data import without_data
@@ -27,6 +27,19 @@ def test_predictions_leave_the_graph_as_it_was():
     assert without_data(program, steps).saved_seconds > 0
     assert state_of(program) == before
     assert predict(program, steps, [finding]) == first
+
+
+@pytest.mark.parametrize("is_limit", [True, False])
+def test_what_comes_on_top_of_an_upper_limit_is_one_too(is_limit):
+    program, steps = make_loop(), make_steps()
+    findings = []
+    for share in (0.5, 0.25):
+        savings = []
+        for message in program.messages:
+            savings += save_sending(program, message, share)
+        findings.append(make_finding(savings=savings, is_limit=is_limit and share == 0.5))
+    advice = predict(program, steps, findings)
+    assert [item.prediction.is_upper_limit for item in advice] == [is_limit, is_limit]
 
 
 @pytest.mark.parametrize("seed", range(5))

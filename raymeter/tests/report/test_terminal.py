@@ -82,6 +82,8 @@ def test_each_piece_of_advice_begins_with_its_number_and_its_gain(kind):
     gains = [line for line in lines if re.match(r"\d\. ", line)]
     assert gains[0] == f"1. saves 20 ms per step ({kind}): 100 ms -> 80 ms"
     assert gains[1].startswith(f"2. saves 20 ms per step ({kind}): 80 ms -> 60 ms")
+    limit = "up to " if kind == "upper limit" else ""
+    assert f": {limit}20 ms of 100." in " ".join(lines)
 
 
 def make_wild_profile(seed: int):

@@ -79,7 +79,7 @@ def make_run(step: float, routes: dict[str, float]) -> Run:
     groups = []
     for route, seconds in routes.items():
         sender, _, reader = route.partition(" -> ")
-        group = SimpleNamespace(sender=sender, readers=[reader], messages=[None] * 4)
+        group = SimpleNamespace(sender=sender, readers=[reader], count=4.0)
         group.bytes = 10 * 2**20
         group.seconds = lambda seconds=seconds: 4 * seconds
         groups.append(group)

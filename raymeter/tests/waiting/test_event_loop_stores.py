@@ -59,3 +59,21 @@ def test_the_next_task_begins_earlier_if_an_event_loop_stores_nothing():
 
 def test_tasks_of_threads_do_not_wait_for_each_other():
     assert step_without_stores(make_queue(False)) == pytest.approx(STEP_SECONDS)
+
+
+@pytest.mark.parametrize(("left_out", "senders"), [(1, "ab"), (0, "bb")])
+def test_a_result_whose_read_was_left_out_keeps_its_sender(left_out: int, senders: str) -> None:
+    builder = Builder()
+    process = builder.process_of(ACTOR)
+    for name, end in (("a", 1.05), ("b", 1.07)):
+        task = name * 48
+        make_task(builder, task, 0.9, 1.0, end, end + 0.01)
+        run = Run(process=process, by=task, start=1.001, seconds=end - 1.001, has_event_loop=True)
+        builder.recording.runs.append(run)
+        builder.send(
+            None, end + 0.001, 0.001, process=process, by=task, by_name=f"{ACTOR}.run"
+        )
+    builder.receive(1.09, 0.001, "", object="b" * 48 + "01000000", owner_task="b" * 48)
+    builder.recording.processes[0].recorder.left_out_messages = left_out
+    program = builder.program()
+    assert [message.sent.by[0] for message in program.messages] == list(senders)

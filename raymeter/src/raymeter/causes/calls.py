@@ -5,6 +5,7 @@ and Ascend/ray-ascend#55 for messages of middling size. What a larger call still
 user's function, and the copy of the data.
 """
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -184,12 +185,19 @@ class Finder:
         return size
 
     def mean_bytes(self, line: Line) -> float:
-        """Return the bytes of the messages of a call, in the mean of a line."""
-        written = [call for call in line.calls if not call.is_restored]
-        if not written:
-            return 0.0
-        sizes = [self.bytes_of(call) for call in written]
-        return sum(sizes) / len(sizes)
+        """Return the bytes of the messages of a call, in the mean of a line.
+
+        If only large ones were sent, and none was written, they are more than any limit.
+        """
+        sizes = []
+        for call in line.calls:
+            is_known = not call.is_restored and not call.left_out_messages
+            if is_known:
+                sizes.append(self.bytes_of(call))
+        if sizes:
+            return sum(sizes) / len(sizes)
+        is_unknown = any(call.left_out_messages for call in line.calls)
+        return math.inf if is_unknown else 0.0
 
     def is_explained(self, line: Line, tasks: set[str]) -> bool:
         """Return whether most of the calls of ray.get wait for tasks of which there are too many anyway."""

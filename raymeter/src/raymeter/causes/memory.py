@@ -4,6 +4,8 @@ Sources: "Object spilling" and "Pattern: using ray.wait to limit the number of p
 and reports such as ray#28051 (a backlog of arguments), ray#9504 (a view keeps its object), ray#31421 (spilling).
 """
 
+from dataclasses import replace
+
 from raymeter.causes.savings import total
 from raymeter.causes.spilling import save_backlog, save_full_store_and_restores, save_spilling
 from raymeter.findings import Finding
@@ -96,7 +98,8 @@ def line_with_most(steps: Steps, lives: list[Life]) -> str:
     during = [life for life in lives if steps.of(life.start) is not None]
     amounts: dict[str, float] = {}
     for life in during or lives:
-        amount = life.bytes * (life.end - life.start)
+        sent = life.message.sent
+        amount = sent.weight * sent.bytes * life.seconds
         amounts[life.line] = amounts.get(life.line, 0.0) + amount
     return max(amounts, key=lambda name: amounts[name], default="")
 
@@ -110,7 +113,7 @@ def find_backlog(
     for line, group in by_line(arguments).items():
         peak = find_peak(group)
         is_full = peak.bytes > FILLED_SHARE * spilling.capacity > 0
-        if is_full and len(peak.lives) >= MIN_BACKLOG:
+        if is_full and peak.count >= MIN_BACKLOG:
             findings.append(describe_backlog(steps, spilling, line, peak, program))
     return findings
 
@@ -118,9 +121,9 @@ def find_backlog(
 def describe_backlog(
     steps: Steps, spilling: Spilling, line: str, peak: Peak, program: Program
 ) -> Finding:
-    size = peak.bytes / len(peak.lives)
+    size = peak.bytes / peak.count
     at_most = max(1, int(FILLED_SHARE * spilling.capacity / size))
-    title = f"{len(peak.lives)} arguments of {format_bytes(size)} wait in a store of {format_bytes(spilling.capacity)}"
+    title = f"{peak.count:.0f} arguments of {format_bytes(size)} wait in a store of {format_bytes(spilling.capacity)}"
     if spilling.spilled >= MIN_SPILLED_BYTES:
         title += f": {format_bytes(spilling.spilled)} were spilled to disk"
     savings = save_backlog(program, steps, spilling)
@@ -163,27 +166,26 @@ def find_producers(steps: Steps, spilling: Spilling, lives: list[Life]) -> list[
     results = [life for life in lives if life.message.how == "result" and life.message.received]
     findings = []
     for line, group in by_line(results).items():
-        waiting = [
-            Life(life.message, line, life.message.sent.end, first_read(life)) for life in group
-        ]
-        peak = find_peak(waiting)
-        per_step = len(group) / steps.count
+        peak = find_peak(map(until_read, group))
+        per_step = sum(life.message.sent.weight for life in group) / steps.count
         usual = AHEAD_FACTOR * per_step if steps.count > 1 else 0.0
         is_full = peak.bytes > FILLED_SHARE * spilling.capacity > 0
-        if is_full and len(peak.lives) >= max(MIN_AHEAD, usual):
+        if is_full and peak.count >= max(MIN_AHEAD, usual):
             findings.append(describe_producer(line, spilling, peak))
     return findings
 
 
-def first_read(life: Life) -> float:
-    return min(received.start for received in life.message.received)
+def until_read(life: Life) -> Life:
+    """Return the time of a message from its end of being sent until it is read."""
+    first_read = min(received.start for received in life.message.received)
+    return replace(life, start=life.message.sent.end, end=first_read)
 
 
 def describe_producer(line: str, spilling: Spilling, peak: Peak) -> Finding:
     producer = peak.lives[0].message.sent.by_name or "the producer"
     return Finding(
         cause=AHEAD,
-        title=f"{producer} is {len(peak.lives)} items ahead of its reader: {format_bytes(peak.bytes)} wait in a store "
+        title=f"{producer} is {peak.count:.0f} items ahead of its reader: {format_bytes(peak.bytes)} wait in a store "
         f"of {format_bytes(spilling.capacity)}",
         line=line,
         change="Let it wait: _generator_backpressure_num_objects for a generator, a queue with maxsize, or ray.wait "
@@ -236,6 +238,7 @@ def line_that_grows(program: Program, steps: Steps, process: str, per_step: floa
     read: dict[str, float] = {}
     for received in program.recording.received:
         if received.process == process and received.line and steps.of(received.start) is not None:
-            read[received.line] = read.get(received.line, 0.0) + received.bytes / steps.count
+            read_bytes = received.weight * received.bytes
+            read[received.line] = read.get(received.line, 0.0) + read_bytes / steps.count
     alike = {line: size for line, size in read.items() if 0.5 * per_step <= size <= 2 * per_step}
     return min(alike, key=lambda line: abs(alike[line] - per_step), default="")

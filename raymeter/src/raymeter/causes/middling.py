@@ -5,11 +5,10 @@ Sources: reports such as Ascend/ray-ascend#55 and meta-pytorch/torchstore#113. C
 """
 
 from collections import defaultdict
-from dataclasses import replace
 from statistics import mean
 
 from raymeter.causes.calls import savings_of_phases
-from raymeter.causes.savings import total
+from raymeter.causes.savings import spread_over_later, total
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call
 from raymeter.profile.groups import Group, in_steps, own_call_seconds
@@ -121,7 +120,7 @@ def save_messages(program: Program, group: Group) -> list[Saving]:
             process = program.process_of(task)
             found += savings_of_phases(task, process, share_of_all)
         if weight > 1:  # the others are in later events
-            found = [replace(saving, is_spread=True) for saving in found]
+            found = [spread_over_later(saving, message) for saving in found]
         savings += found
     return savings
 

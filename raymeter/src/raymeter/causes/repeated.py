@@ -6,7 +6,7 @@ returning ray.put() ObjectRefs" in Ray's documentation of design patterns, and r
 
 from statistics import mean
 
-from raymeter.causes.savings import save_reading, save_sending, save_sending_all, total
+from raymeter.causes.savings import save_reading, save_sending, total
 from raymeter.causes.unchanged import find_unchanged, identity_of
 from raymeter.findings import Finding, Saving
 from raymeter.profile.groups import Group, group_messages, in_steps
@@ -45,7 +45,9 @@ def find(program: Program, steps: Steps) -> list[Finding]:
         repeats = in_steps(found, steps)
         if repeats:
             reading = save_reading_again(group.messages, repeats)
-            findings.append(make_finding(program, steps, Group(repeats), reading))
+            factor = factor_of_repeats(repeats, in_steps(group.messages, steps))
+            finding = make_finding(program, steps, Group(repeats), reading, factor)
+            findings.append(finding)
     others = [message for message in program.messages if id(message) not in repeated]
     return findings + find_parts(program, steps, others)
 
@@ -74,6 +76,17 @@ def find_repeats(messages: list[Message]) -> list[Message]:
     return repeats
 
 
+def factor_of_repeats(repeats: list[Message], line: list[Message]) -> float:
+    """Return by what to multiply the weights of repeats, which also stand for left-out messages that are no repeats.
+
+    Of the left-out messages of a line, as large a share are repeats as of the written ones.
+    """
+    weight = sum(message.sent.weight for message in line)
+    weight_of_repeats = sum(message.sent.weight for message in repeats)
+    share = len(repeats) / len(line)
+    return share * weight / weight_of_repeats
+
+
 def save_reading_again(messages: list[Message], repeats: list[Message]) -> list[Saving]:
     """Return what actors save if they keep the content of arguments that they have read before.
 
@@ -82,24 +95,48 @@ def save_reading_again(messages: list[Message], repeats: list[Message]) -> list[
     """
     counted = {id(message) for message in repeats}
     seen: set[tuple[str, int]] = set()
-    savings: list[Saving] = []
+    again: list[Message] = []
     for message in messages:
         if message.call is None or message.call.kind != "method":
             return []
         before = [item for item in message.received if (item.process, message.sent.content) in seen]
         if id(message) in counted:
-            savings += save_reading(Message(message.sent, message.call, before))
+            again.append(Message(message.sent, message.call, before))
         seen |= {(item.process, message.sent.content) for item in message.received}
+    return save_reading_of(again, messages)
+
+
+def save_reading_of(repeats: list[Message], line: list[Message]) -> list[Saving]:
+    """Return what reading repeats takes. Of left-out messages, as large a share were read as of the known ones."""
+    read = weights_of_readers(line)
+    read_again = weights_of_readers(repeats)
+    if not read_again:
+        return []
+    share = len(read_again) / len(read)
+    factor = share * sum(read) / sum(read_again)
+    savings = []
+    for message in repeats:
+        savings += save_reading(message, factor)
     return savings
+
+
+def weights_of_readers(messages: list[Message]) -> list[float]:
+    weights = []
+    for message in messages:
+        weights += [received.weight for received in message.received]
+    return weights
 
 
 def find_parts(program: Program, steps: Steps, messages: list[Message]) -> list[Finding]:
     """Return a finding for each line whose messages have large arrays that were sent before, or stand there twice."""
     shares = repeated_shares(messages)
-    repeats = [message for message in messages if id(message) in shares]
+    lines = group_messages(in_steps(messages, steps))
     findings = []
-    for group in group_messages(in_steps(repeats, steps)):
-        findings.append(make_finding_of_parts(program, steps, group, shares))
+    for line in lines:
+        repeats = [message for message in line.messages if id(message) in shares]
+        if repeats:
+            factor = factor_of_repeats(repeats, line.messages)
+            findings.append(make_finding_of_parts(program, steps, Group(repeats), shares, factor))
     return findings
 
 
@@ -134,11 +171,12 @@ def repeated_shares(messages: list[Message]) -> dict[int, float]:
 
 
 def make_finding_of_parts(
-    program: Program, steps: Steps, group: Group, shares: dict[int, float]
+    program: Program, steps: Steps, group: Group, shares: dict[int, float], factor: float
 ) -> Finding:
     savings = []
     for message in group.messages:
-        savings += save_sending(program, message, shares[id(message)])
+        share = factor * shares[id(message)]
+        savings += save_sending(program, message, share)
     sizes = [shares[id(message)] * message.sent.bytes for message in group.messages]
     again = format_bytes(mean(sizes))
     return Finding(
@@ -154,13 +192,17 @@ def make_finding_of_parts(
     )
 
 
-def make_finding(program: Program, steps: Steps, group: Group, reading: list[Saving]) -> Finding:
-    savings = save_sending_all(program, group.messages)
+def make_finding(
+    program: Program, steps: Steps, group: Group, reading: list[Saving], factor: float
+) -> Finding:
+    savings = []
+    for message in group.messages:
+        savings += save_sending(program, message, factor)
     is_read_again = total(reading) >= MIN_READING_SHARE * (total(reading) + total(savings))
     is_kept = bool(reading) and is_read_again
     if is_kept:
         savings += reading
-    per_step = group.count / steps.count
+    per_step = factor * group.count / steps.count
     size = format_bytes(group.bytes)
     title = f"The same {size} are sent again {format_times(per_step)} per step"
     if per_step > 1:

@@ -18,15 +18,28 @@ def save_sending(program: Program, message: Message, share: float = 1.0) -> list
     """
     weight = message.sent.weight
     share_of_all = weight * share
+    is_spread = weight > 1 or share > 1
     if message.call is not None:
         saving = save_in_call(message, message.call, share_of_all)
     elif message.stored is not None:
         saving = save_storing(message, message.stored, share_of_all)
     else:
         saving = save_serialising(message.sent, share_of_all)
-    if weight > 1:
-        saving = replace(saving, is_spread=True)
+    if is_spread:
+        saving = spread_over_later(saving, message)
     return [saving]
+
+
+def spread_over_later(saving: Saving, message: Message) -> Saving:
+    """Return a saving that also stands for messages that were left out, and whose work is in later events.
+
+    What was put without being written has no call: it seems to be the code between two others.
+    """
+    part = saving.part
+    is_put = message.call is not None and message.call.event in ("put", "channel")
+    if is_put and part == "call":
+        part = "send"
+    return replace(saving, part=part, is_spread=True)
 
 
 def save_in_call(message: Message, call: Call, share: float) -> Saving:
@@ -63,7 +76,8 @@ def save_reading(message: Message, share: float = 1.0) -> list[Saving]:
         seconds = weight * share * received.seconds
         process = received.process
         thread = received.thread
-        saving = Saving(process, thread, start, seconds, "deserialise", weight > 1)
+        is_spread = weight > 1 or share > 1
+        saving = Saving(process, thread, start, seconds, "deserialise", is_spread)
         savings.append(saving)
     return savings
 

@@ -6,7 +6,7 @@ found by what they wait for, and together they count at most as much as Ray says
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import quantiles
 
@@ -151,11 +151,7 @@ def limit(savings: Iterable[Saving], most_seconds: float) -> list[Saving]:
     if seconds <= most_seconds:
         return savings
     share = most_seconds / seconds
-    limited = []
-    for saving in savings:
-        shorter = share * saving.seconds
-        limited.append(Saving(saving.process, saving.thread, saving.start, shorter, saving.part))
-    return limited
+    return [replace(saving, seconds=share * saving.seconds) for saving in savings]
 
 
 def save_task_waits(graph: Graph) -> list[Saving]:
@@ -193,9 +189,11 @@ def wait_after_ready(graph: Graph, call: Call) -> float:
 def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> list[Saving]:
     """Return by how much longer messages took to be stored than the fastest one of their kind.
 
-    With a measured rate, the fastest one is not slower than a copy into memory that was used before.
+    With a measured rate, the fastest one is not slower than a copy into memory that was used before. The call of a slow
+    one is always written, so it stands for itself only.
     """
     savings = []
+    without_messages = calls_without_messages(program)
     for group in group_messages(in_steps(program.messages, steps)):
         seconds = [sending_seconds(message) for message in group.messages]
         fastest = min(seconds)
@@ -204,7 +202,22 @@ def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> l
         for message, taken in zip(group.messages, seconds, strict=True):
             if taken > EXCESS * fastest:
                 savings.append(save_message(message, taken - fastest))
+        place = group.first.process, group.line
+        for call in without_messages.pop(place, []):
+            taken = call.seconds - call.own_seconds
+            if taken > EXCESS * fastest:
+                savings.append(save_call(call, taken - fastest))
     return savings
+
+
+def calls_without_messages(program: Program) -> dict[tuple[str, str], list[Call]]:
+    """Return the calls whose large messages were left out, by their process and line."""
+    calls: dict[tuple[str, str], list[Call]] = defaultdict(list)
+    for call in program.recording.calls:
+        if call.left_out_messages:
+            place = call.process, call.line
+            calls[place].append(call)
+    return calls
 
 
 def sending_seconds(message: Message) -> float:
@@ -214,10 +227,15 @@ def sending_seconds(message: Message) -> float:
 
 
 def save_message(message: Message, seconds: float) -> Saving:
-    """Return a saving of the call that sends a message, or of storing the result of a task."""
-    call = message.call
-    if call is not None:
-        start = call.start + call.seconds / 2
-        return Saving(call.process, call.thread, start, seconds, "call")
+    """Return a saving of the call that sends a message, or of storing the result of a task, and of others like it."""
+    if message.call is not None:
+        return save_call(message.call, seconds)
     start = middle(message.stored) if message.stored else message.sent.start
-    return Saving(message.sent.process, 0, start, seconds, "store")
+    weight = message.sent.weight
+    process = message.sent.process
+    return Saving(process, 0, start, weight * seconds, "store", weight > 1)
+
+
+def save_call(call: Call, seconds: float) -> Saving:
+    start = call.start + call.seconds / 2
+    return Saving(call.process, call.thread, start, seconds, "call")

@@ -77,6 +77,7 @@ def stop(error):
     """End recording in this process; the wrapped functions go on without it."""
     global recorder
     recorder = False
+    parts.clear()  # of the user's values
     text = f"raymeter: recording ended in process {os.getpid()}: {type(error).__name__}: {error}"
     print(text, file=sys.stderr)
 
@@ -198,7 +199,7 @@ def only_count(record, scope):
     """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
     end = time.time()
     seconds = end - scope.start
-    if seconds >= ALWAYS_SECONDS and not scope.left_out:
+    if seconds >= ALWAYS_SECONDS or record is record_actor:
         return False
     counter = recorder.of_lines.get((record, *place.find_line()))
     if counter is None:
@@ -221,21 +222,26 @@ def write_event_of_scope(record, scope, args, kwargs, result):
 
 
 def write_call(event, name, scope):
-    """Write the event of a call with its task, thread and line. Calls without a large message may be sampled."""
+    """Write the event of a call with its task, thread and line. Calls without a large message may be sampled.
+
+    One that creates an actor is always written.
+    """
     frame = place.find_frame()
     line, function = place.line_of(frame)
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
     counter = recorder.counter_of((line, function), name, event["event"])
     recorder.of_lines[scope.record, line, function] = counter
-    is_small = not scope.messages and not scope.deserialise_seconds
-    if not is_small:
+    is_large = bool(scope.messages or scope.deserialise_seconds)
+    if is_large or event.get("kind") == "actor":
         counter.write(event["seconds"], time.time())
     elif not recorder.is_written(counter, event["seconds"]):
         return
     if counter.left_out:
         event["left_out"] = counter.left_out
         counter.left_out = 0
+    if scope.left_out:
+        event["left_out_messages"] = scope.left_out
     event["name"] = name
     event["by"] = ray_internals.current_task()
     event["by_name"] = ray_internals.current_name()
@@ -363,8 +369,14 @@ def make_serialise_wrapper(original):
             return original(context, value, *args, **kwargs)
         parts.clear()
         before = first_readings(kind)
-        result = original(context, value, *args, **kwargs)
-        if recorder and not is_only_small(kind, result):
+        try:
+            result = original(context, value, *args, **kwargs)
+        except BaseException:
+            parts.clear()
+            raise
+        if not recorder:  # another thread has ended it
+            parts.clear()
+        elif not is_only_small(kind, result):
             small_in_row[kind] = 0
             write_sent(before, readings(), value, result)
         return result
@@ -788,8 +800,12 @@ def write_known_tasks():
     is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"
     tasks.wait_for_reports(is_own_cluster)
     known, recorder.left_out_tasks = tasks.read_tasks()
-    cluster = tasks.describe_cluster()
-    recorder.write_tasks([*known, cluster])
+    recorder.write_tasks(known)
+    try:
+        cluster = tasks.describe_cluster()
+    except Exception:  # of this version of Ray; then each host has as many CPUs as cores
+        return
+    recorder.write_tasks([cluster])
 
 
 WRAPPERS = {

@@ -7,7 +7,7 @@ those that wait, so that a driver that is killed has its steps. No value of a me
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
 of the time that has passed, they are sampled: the others are counted by line, with their seconds. If large messages
 take more than MESSAGE_SHARE, some are left out together with their calls. All processes go on to write them at the next
-quarter of a second, so that a message has its sender and its readers.
+quarter of a second, so that many of those that are written have their sender and their readers.
 """
 
 import atexit
@@ -37,6 +37,7 @@ EXTRA_SECONDS = {  # that measurements which are not needed for each message may
 MIN_CALLS = 100  # in a window, below which no call is sampled
 MAX_PERIOD = 256  # one of so many small calls is written at least
 MAX_EVENTS = 200_000  # lines per process; later ones are only counted
+NAMES_OF_MESSAGE = ("line", "by_name", "type")  # with which its kind is known
 WINDOW_SECONDS = 0.25  # for which the share is judged
 SETTINGS = (
     "MALLOC_TRIM_THRESHOLD_",
@@ -77,13 +78,14 @@ class CallScope:
 
 
 class LineCounter:
-    """Calls with small messages from one line of the user's code that were not written one by one."""
+    """Calls with small messages from one line of the user's code, or its large messages, that were not all written."""
 
-    __slots__ = ("count", "last", "left_out", "seconds", "written")
+    __slots__ = ("count", "last", "last_event", "left_out", "seconds", "written")
 
     def __init__(self):
         self.count = 0
         self.last = 0.0  # when one was written
+        self.last_event = {}  # which message that was
         self.left_out = 0  # since then
         self.seconds = 0.0
         self.written = 0
@@ -228,6 +230,11 @@ class Recorder:
             | {"count": counter.count, "seconds": counter.seconds, "written": counter.written}
             for (line, function, name, kind), counter in list(self.counters.items())
         ]
+        last_left_out = [
+            counter.last_event | {"count": counter.left_out}
+            for counter in list(self.message_counters.values())
+            if counter.left_out
+        ]
         return {
             "event": "recorder",
             "time": now(),
@@ -241,6 +248,7 @@ class Recorder:
             "period": self.period,
             "has_ended": self.has_ended,
             "counted": counted,
+            "last_left_out": last_left_out,
         }
 
     def end(self):
@@ -325,6 +333,8 @@ class Recorder:
         if counter.left_out:
             event["left_out"] = counter.left_out
         counter.write(event["seconds"], event["start"] + event["seconds"])
+        counter.last_event = {name: event.get(name, "") for name in NAMES_OF_MESSAGE}
+        counter.last_event["kind"] = event["event"]
         counter.left_out = 0
         self.write(event)
 

@@ -15,10 +15,28 @@ class Life:
     line: str
     start: float
     end: float
+    period: float = 0.0  # until the next message of its line that was written; 0 for the last one
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def at_once(self) -> float:
+        """Return how many messages were needed at the same time: of those that were left out after it, some were.
+
+        They were sent one after the other, so those that are needed for a short time do not meet.
+        """
+        weight = self.message.sent.weight
+        if not self.period:
+            return 1.0
+        overlapping = weight * self.seconds / self.period
+        return max(1.0, min(weight, overlapping))
 
     @property
     def bytes(self) -> int:
-        return self.message.sent.bytes
+        """Return the bytes of all that were needed at the same time."""
+        return round(self.at_once * self.message.sent.bytes)
 
 
 @dataclass(frozen=True)
@@ -32,13 +50,25 @@ class Peak:
     def bytes(self) -> int:
         return sum(life.bytes for life in self.lives)
 
+    @property
+    def count(self) -> float:
+        """Return how many messages were needed then, with those that were left out."""
+        return sum(life.at_once for life in self.lives)
+
 
 def find_lives(program: Program) -> list[Life]:
     """Return the life of each message."""
     lives = []
-    for message in program.messages:
+    next_starts: dict[tuple[str, str], float] = {}  # by process and line
+    for message in reversed(program.messages):
+        line = line_of(program, message)
+        start = message.sent.start
         end = last_use(program, message)
-        lives.append(Life(message, line_of(program, message), message.sent.start, end))
+        place = message.sent.process, line
+        next_start = next_starts.get(place, start)
+        lives.append(Life(message, line, start, end, next_start - start))
+        next_starts[place] = start
+    lives.reverse()
     return lives
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from raymeter.profile.events import Run, Sent, Task
 from raymeter.profile.reader import Recording
+from raymeter.profile.weights import leaves_out_messages
 from raymeter.profile.workers import Workers
 
 CLOCK_SECONDS = 0.001  # by which the clocks of two events may differ
@@ -23,6 +24,7 @@ class EventLoops:
     def __init__(self, recording: Recording) -> None:
         self.tasks = {task.task: task for task in recording.tasks}
         self.workers = Workers(recording)
+        self.has_left_out = leaves_out_messages(recording)
         self.runs: dict[str, Run] = {}
         self.lines: dict[str, str] = {}  # of methods
         self.actors: set[str] = set()
@@ -80,7 +82,7 @@ class EventLoops:
         process = self.workers.process_of(first)
         firsts: dict[str, Sent] = {}
         for sent in self.results[process]:
-            task = self.find_sender(sent, tasks, firsts)
+            task = self.find_unread(sent, first.actor) or self.find_sender(sent, tasks, firsts)
             if task is None:
                 continue
             sent.by = task.task
@@ -88,6 +90,19 @@ class EventLoops:
             sent.line = self.lines.get(task.name, sent.line)
             firsts.setdefault(task.task, sent)
         return firsts
+
+    def find_unread(self, sent: Sent, actor: str) -> Task | None:
+        """Return the task of an actor that the recorder has named as the sender, if it ran then, and was not read.
+
+        It may have been read, and that was left out. None if no message was left out.
+        """
+        task = self.tasks.get(sent.by)
+        is_read = (sent.by, sent.bytes) in self.read
+        if task is None or task.actor != actor or is_read or not self.has_left_out:
+            return None
+        begin = begin_of(task) - CLOCK_SECONDS
+        end = finish_of(task) + CLOCK_SECONDS
+        return task if begin <= sent.start <= end else None
 
     def find_sender(self, sent: Sent, tasks: list[Task], taken: dict[str, Sent]) -> Task | None:
         """Return the task that has returned a message: it ran then, and somebody has got as many bytes from it.

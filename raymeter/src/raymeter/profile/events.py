@@ -45,6 +45,18 @@ class RecorderCost:
     has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
     period: int = 1  # of short calls with small messages, one of so many is written
     counted: list["CountedLine"] = field(default_factory=list)
+    last_left_out: list["LeftOut"] = field(default_factory=list)
+
+
+@dataclass
+class LeftOut:
+    """Large messages that were left out after the last one like them that was written."""
+
+    kind: str = ""  # "sent" or "received"
+    line: str = ""
+    by_name: str = ""
+    type: str = ""
+    count: int = 0
 
 
 @dataclass
@@ -106,8 +118,9 @@ class Call:
     is_restored: bool = (
         False  # it was only counted, and is made again from what Ray knows of its task
     )
-    # Of calls with small messages, not all of which are written
+    # Of calls with small messages, or with large ones over the budget, not all of which are written
     left_out: int = 0  # calls of this line since the last one that was written
+    left_out_messages: int = 0  # large ones inside of it that are not in `messages`
     weight: float = 1.0  # calls for which this one stands; it is computed, and not in the file
 
     @property

@@ -1,11 +1,12 @@
 """Take the steps in the middle of a long program: some hundreds say as much as all, in a hundredth of the time."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median_high
 from typing import Protocol, TypeVar
 
-from raymeter.profile.events import Sent, Task
+from raymeter.profile.events import Sent, Store, Task
 from raymeter.profile.program import Program, find_submissions, number_calls
 from raymeter.profile.steps import Steps
 
@@ -91,6 +92,7 @@ def cut(program: Program, begin: float, end: float) -> Program:
         received=between(recording.received, begin, end),
         runs=between(recording.runs, begin, end),
         tasks=tasks,
+        stores=stores_between(recording.stores, begin, end),
     )
     return Program(
         recording=part,
@@ -109,6 +111,27 @@ def is_described(sent: Sent) -> bool:
 def between(events: Iterable[Event], begin: float, end: float) -> list[Event]:
     """Return the events that happened between two times, at least in part."""
     return [event for event in events if event.start <= end and event.end >= begin]
+
+
+def stores_between(stores: list[Store], begin: float, end: float) -> list[Store]:
+    """Return the samples between two times, with one before and one after them: between those, so much was spilled.
+
+    The speed of a copy was measured once, and holds for all of them.
+    """
+    if not stores:
+        return []
+    position = bisect_right(stores, begin, key=time_of) - 1
+    first = max(0, position)
+    last = bisect_left(stores, end, key=time_of)
+    part = stores[first : last + 1]
+    if part:
+        copy_rate = max(store.copy_rate for store in stores)
+        part[0] = replace(part[0], copy_rate=copy_rate)
+    return part
+
+
+def time_of(store: Store) -> float:
+    return store.time
 
 
 def start_of(task: Task) -> float:

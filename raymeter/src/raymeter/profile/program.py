@@ -11,7 +11,12 @@ from raymeter.profile.event_loops import EventLoops
 from raymeter.profile.events import Call, Received, Sent, Task
 from raymeter.profile.library_threads import join_helpers
 from raymeter.profile.reader import Recording
-from raymeter.profile.weights import weigh_calls, weigh_messages
+from raymeter.profile.weights import (
+    leaves_out_messages,
+    weigh_calls,
+    weigh_messages,
+    weigh_readers,
+)
 from raymeter.profile.workers import Workers
 
 Phase = tuple[float, float]  # start and end
@@ -102,6 +107,8 @@ def join(recording: Recording) -> Program:
     )
     join_stores(program)
     join_readers(program)
+    if leaves_out_messages(recording):
+        weigh_readers(recording.received, joined_readers(messages))
     return program
 
 
@@ -187,18 +194,30 @@ def join_readers(program: Program) -> None:
     join_arguments_of_actors(program, others)
 
 
+def joined_readers(messages: list[Message]) -> set[int]:
+    """Return the id() of what was received of these messages."""
+    joined = set()
+    for message in messages:
+        joined.update(map(id, message.received))
+    return joined
+
+
 def join_arguments_of_actors(program: Program, received: list[Received]) -> None:
     """Add arguments that an actor has read outside of its tasks, as async actors do, to the calls that sent them.
 
     The object of an argument has the id of the task that sent it, and a number that grows with each of its objects.
+    If messages were left out, what was read may be one of them: then, only one counts whose task ran at that time.
     """
+    is_complete = not leaves_out_messages(program.recording)
     actors = find_actors(program)
     waiting = find_waiting_arguments(program)
     for item in sorted(received, key=object_number):
         sender = item.owner_task[ATTEMPT_DIGITS:]
         actor = actors.get(item.process, "")
         messages = waiting.get((sender, actor, item.bytes), [])
-        argument = next_before(messages, item)
+        argument = (
+            next_before(messages, item) if is_complete else next_running(program, messages, item)
+        )
         if argument is None or argument.call is None:
             continue
         item.by = argument.call.task
@@ -246,6 +265,23 @@ def next_before(messages: list[Message], received: Received) -> Message | None:
     if first.sent.start > received.end + CLOCK_SECONDS:
         return None
     return messages.pop(0)
+
+
+def next_running(
+    program: Program, messages: list[Message], received: Received
+) -> Message | None:
+    """Take the first message out of a list whose task ran when another one was received, and those before it."""
+    while messages:
+        call = messages[0].call
+        task = program.tasks.get(call.task) if call is not None else None
+        begin = task.running if task is not None else None
+        if begin is not None and begin > received.end + CLOCK_SECONDS:
+            return None
+        first = messages.pop(0)
+        finished = task.finished if task is not None else None
+        if begin is not None and finished is not None and finished >= received.start:
+            return first
+    return None
 
 
 class SenderIndex:

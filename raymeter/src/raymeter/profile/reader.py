@@ -14,6 +14,7 @@ from raymeter.profile.events import (
     CountedLine,
     Export,
     Fetch,
+    LeftOut,
     Process,
     Received,
     RecorderCost,
@@ -150,6 +151,7 @@ def make_export(line: dict[str, Any]) -> Export:
 def make_recorder_cost(line: dict[str, Any]) -> RecorderCost:
     cost = events.make(RecorderCost, line)
     cost.counted = [events.make(CountedLine, item) for item in cost.counted]
+    cost.last_left_out = [events.make(LeftOut, item) for item in cost.last_left_out]
     return cost
 
 

@@ -3,12 +3,13 @@
 from collections import defaultdict
 
 from raymeter.profile.counted import sampled_lines
-from raymeter.profile.events import Call, CountedLine, Received, Sent
+from raymeter.profile.events import Call, CountedLine, LeftOut, Process, Received, Sent
 from raymeter.profile.reader import Recording
 
 Line = tuple[str, str]  # with its function
 LineKey = tuple[str, Line, str, str]  # process, line, what is called, and how
 MessageKey = tuple[str, str, str, str]  # process, line, name of the task, and type of what is sent
+ReaderKey = tuple[str, str, str]  # process, line, and name of the task
 
 
 def weigh_calls(recording: Recording) -> None:
@@ -33,18 +34,62 @@ def weigh_calls(recording: Recording) -> None:
 
 
 def weigh_messages(recording: Recording) -> None:
-    """Let each message stand for those like it that were left out until the next one that was written."""
+    """Let each message stand for those like it that were left out until the next one that was written, or the end."""
     last: dict[MessageKey, Sent | Received] = {}  # of each kind
     events: list[Sent | Received] = [*recording.sent, *recording.received]
     for event in events:
-        kind = ""
-        if isinstance(event, Sent):
-            kind = event.type
-        key = event.process, event.line, event.by_name, kind
+        key = message_key(event)
         if key in last:
             before = last[key]
             before.weight = 1.0 + event.left_out
         last[key] = event
+    for process in recording.processes:
+        for item in left_out_at_end(process):
+            kind = item.type if item.kind == "sent" else ""
+            key = process.process, item.line, item.by_name, kind
+            if key in last:
+                last[key].weight += item.count
+
+
+def message_key(event: Sent | Received) -> MessageKey:
+    kind = event.type if isinstance(event, Sent) else ""
+    return event.process, event.line, event.by_name, kind
+
+
+def left_out_at_end(process: Process) -> list[LeftOut]:
+    """Return the messages that were left out after the last ones that a process has written."""
+    cost = process.recorder
+    return cost.last_left_out if cost is not None else []
+
+
+def leaves_out_messages(recording: Recording) -> bool:
+    """Return whether some large messages were not written, or not everywhere."""
+    costs = [process.recorder for process in recording.processes]
+    return any(cost.left_out_messages for cost in costs if cost is not None)
+
+
+def weigh_readers(received: list[Received], joined: set[int]) -> None:
+    """Let what was read of the messages that are known, by id(), also stand for what was read of others.
+
+    Sender and readers leave messages out on their own, so that many of those that are read have no sender.
+    """
+    all_weights: dict[ReaderKey, float] = defaultdict(float)
+    known_weights: dict[ReaderKey, float] = defaultdict(float)
+    for item in received:
+        key = reader_key(item)
+        all_weights[key] += item.weight
+        if id(item) in joined:
+            known_weights[key] += item.weight
+    for item in received:
+        key = reader_key(item)
+        if key not in known_weights:
+            continue
+        factor = all_weights[key] / known_weights[key]
+        item.weight *= factor if id(item) in joined else 0.0
+
+
+def reader_key(received: Received) -> ReaderKey:
+    return received.process, received.line, received.by_name
 
 
 def weigh_line(calls: list[Call], item: CountedLine) -> None:

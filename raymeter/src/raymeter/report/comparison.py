@@ -171,13 +171,12 @@ def name_message(group: Group) -> str:
 
 
 def make_part(groups: Sequence[Group], steps: int) -> Part:
-    messages = 0
+    messages = 0.0
     size = 0.0
     seconds = 0.0
     for group in groups:
-        count = len(group.messages)
-        messages += count
-        size += count * group.bytes
+        messages += group.count
+        size += group.count * group.bytes
         seconds += group.seconds()
     return Part(
         bytes=size / messages,

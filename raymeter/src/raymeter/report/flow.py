@@ -168,7 +168,7 @@ def choose_groups(profile: Profile) -> list[Group]:
     """Return the messages of each step that have readers, or else those of some steps, or else all, in their order."""
     groups = profile.groups or group_messages(profile.program.messages)
     read = [group for group in groups if group.readers]
-    repeated = [group for group in read if round(len(group.messages) / profile.steps.count) > 0]
+    repeated = [group for group in read if round(group.count / profile.steps.count) > 0]
     chosen = repeated or read or list(groups)
     return sorted(chosen, key=lambda group: group.first.start)
 
@@ -220,7 +220,7 @@ def count_senders(group: Group) -> int:
 
 def count_copies(group: Group, steps: int) -> int:
     """Return how often a step has the message."""
-    copies = round(len(group.messages) / steps)
+    copies = round(group.count / steps)
     return min(MAX_COPIES, max(1, copies))
 
 

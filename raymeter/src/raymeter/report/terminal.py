@@ -142,7 +142,9 @@ def say_cause(advice: Advice, steps: Steps) -> str:
     finding = advice.finding
     saved = format_milliseconds(advice.prediction.saved_seconds)
     step = format_milliseconds(steps.seconds).removesuffix(" ms")
-    return f"The largest cause: {finding.cause}, line {relative(finding.line)}: {saved} of {step}."
+    limit = "up to " if advice.prediction.is_upper_limit else ""
+    place = f"line {relative(finding.line)}"
+    return f"The largest cause: {finding.cause}, {place}: {limit}{saved} of {step}."
 
 
 def describe_steps(steps: Steps) -> str:
@@ -223,7 +225,7 @@ def say_left_out(profile: Profile, costs: list[RecorderCost]) -> str:
     text = ""
     if any(cost.left_out_messages for cost in costs):
         text += (
-            " There were so many large messages that it recorded some, which stand for the others."
+            " Of very many large messages, only some were recorded; they stand for the others."
         )
     if profile.steps.count < profile.all_steps:
         text += f" This is about {profile.steps.count:,} of {profile.all_steps:,} steps."

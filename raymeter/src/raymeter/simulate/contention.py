@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from raymeter.simulate.graph import MAX_OVERLAPS, MIN_STORE_SECONDS, Edge, Graph
 
@@ -82,6 +81,8 @@ class Machine:
         relieved = []
         for edge in edges:
             others = self.overlapping(edge)
+            if len(others) < self.cores:
+                continue  # each of them has a core
             kept = [other for other in others if id(other) not in self.removed]
             if len(kept) == len(others):
                 continue
@@ -92,33 +93,28 @@ class Machine:
         return relieved
 
     def overlapping(self, edge: Edge) -> list[Edge]:
-        """Return the edges that overlap another one, with this one."""
+        """Return the other edges that overlap one, of those that begin last."""
         last = bisect_left(self.starts, edge.end)
         first = max(0, last - MAX_OVERLAPS)
         begun = self.stores[first:last]
-        return [other for other in begun if other.end > edge.start]
+        return [other for other in begun if other.end > edge.start and other is not edge]
 
     def speed(self, edge: Edge, others: Sequence[Edge]) -> float:
         """Return with which share of its speed an edge gets on beside others, in the mean of its time."""
-        bounds = {edge.start, edge.end}
+        changes: list[tuple[float, int]] = [(edge.end, 0)]
         for other in others:
-            bounds.add(max(edge.start, other.start))
-            bounds.add(min(edge.end, other.end))
+            changes.append((max(edge.start, other.start), 1))
+            changes.append((min(edge.end, other.end), -1))
+        changes.sort()
+        running = 1  # the edge itself
         work = 0.0
-        for start, end in pairwise(sorted(bounds)):
-            running = count_at(others, (start + end) / 2)
+        before = edge.start
+        for time, change in changes:
             share = min(1.0, self.cores / running)
-            work += share * (end - start)
+            work += share * (time - before)
+            running += change
+            before = time
         return work / length(edge)
-
-
-def count_at(edges: Sequence[Edge], time: float) -> int:
-    """Return how many of the edges contain a time."""
-    count = 0
-    for edge in edges:
-        if edge.start <= time <= edge.end:
-            count += 1
-    return count
 
 
 def start_of(edge: Edge) -> float:

@@ -500,7 +500,7 @@ class Builder:
         """Make work of the delay before a task with large arguments: it may wait until they are read from disk."""
         for name, points in self.task_points.items():
             call = self.program.submissions.get(name)
-            if call is None or not (call.references or call.messages):
+            if call is None or not has_argument_in_store(call):
                 continue
             point = self.graph.points[points.start]
             parts = [edge.part for edge in point.edges]
@@ -512,6 +512,11 @@ class Builder:
             name_delay(point, process)
             first = point.edges[0]
             self.graph.argument_waits.append(first)
+
+
+def has_argument_in_store(call: Call) -> bool:
+    """Return whether a task needs an object of the store: a reference, or a large argument."""
+    return bool(call.references or call.messages or call.left_out_messages)
 
 
 def name_delay(point: Point, process: str) -> None:

@@ -28,6 +28,7 @@ PARTS = {  # of savings -> of edges of the graph
     "restore": ("restore",),
     "dispatch": ("dispatch",),
     "work": ("call", "deserialise", "execute"),
+    "send": ("call", "execute"),
 }
 MAX_SPREAD = 64  # edges over which "work" is spread
 MAX_LEFT_OUT = 2_048  # edges over which the saving of messages is spread that were not written
@@ -69,7 +70,7 @@ class Changes:
 def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list[Advice]:
     """Return the findings that gain most, each with its prediction on top of those before it."""
     graph = build(program)
-    fits = explains(graph, steps)
+    is_limit = not explains(graph, steps)
     before = step_seconds(graph, replay(graph), steps)
     remaining = list(findings)
     advice: list[Advice] = []
@@ -84,7 +85,7 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
                 best = finding
         if before - after < MIN_SHARE * steps.seconds:
             break
-        is_limit = best.is_limit or not fits
+        is_limit = is_limit or best.is_limit  # and so is all that comes on top of it
         prediction = Prediction(before, after, is_upper_limit=is_limit)
         advice.append(Advice(best, prediction))
         remaining.remove(best)
@@ -194,6 +195,8 @@ def spread(work: Work, saving: Saving) -> list[Change]:
     for _, event in groupby(later, key=lambda edge: (edge.start, edge.end)):
         same = list(event)  # a wait has an edge from its start, and one from what it waits for
         saved = min(left, same[0].seconds)
+        if saved <= 0:
+            continue  # earlier savings have taken all of it
         for edge in same:
             changes.append(Change(edge, edge.seconds, edge.source))
             edge.seconds = max(0.0, edge.seconds - saved)
