@@ -82,12 +82,15 @@ class EventLoops:
         process = self.workers.process_of(first)
         firsts: dict[str, Sent] = {}
         for sent in self.results[process]:
-            task = self.find_unread(sent, first.actor) or self.find_sender(sent, tasks, firsts)
+            task = self.find_unread(sent, first.actor)
+            if task is None:
+                task = self.find_sender(sent, tasks, firsts)
             if task is None:
                 continue
             sent.by = task.task
             sent.by_name = task.name
-            sent.line = self.lines.get(task.name, sent.line)
+            name = task.name
+            sent.line = self.lines.get(name, sent.line)
             firsts.setdefault(task.task, sent)
         return firsts
 
@@ -97,7 +100,8 @@ class EventLoops:
         It may have been read, and that was left out. None if no message was left out.
         """
         task = self.tasks.get(sent.by)
-        is_read = (sent.by, sent.bytes) in self.read
+        key = sent.by, sent.bytes
+        is_read = key in self.read
         if task is None or task.actor != actor or is_read or not self.has_left_out:
             return None
         begin = begin_of(task) - CLOCK_SECONDS

@@ -196,7 +196,7 @@ def join_readers(program: Program) -> None:
 
 def joined_readers(messages: list[Message]) -> set[int]:
     """Return the id() of what was received of these messages."""
-    joined = set()
+    joined: set[int] = set()
     for message in messages:
         joined.update(map(id, message.received))
     return joined
@@ -267,9 +267,7 @@ def next_before(messages: list[Message], received: Received) -> Message | None:
     return messages.pop(0)
 
 
-def next_running(
-    program: Program, messages: list[Message], received: Received
-) -> Message | None:
+def next_running(program: Program, messages: list[Message], received: Received) -> Message | None:
     """Take the first message out of a list whose task ran when another one was received, and those before it."""
     while messages:
         call = messages[0].call

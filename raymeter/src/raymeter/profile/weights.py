@@ -9,6 +9,7 @@ from raymeter.profile.reader import Recording
 Line = tuple[str, str]  # with its function
 LineKey = tuple[str, Line, str, str]  # process, line, what is called, and how
 MessageKey = tuple[str, str, str, str]  # process, line, name of the task, and type of what is sent
+Event = Sent | Received
 ReaderKey = tuple[str, str, str]  # process, line, and name of the task
 
 
@@ -35,8 +36,10 @@ def weigh_calls(recording: Recording) -> None:
 
 def weigh_messages(recording: Recording) -> None:
     """Let each message stand for those like it that were left out until the next one that was written, or the end."""
-    last: dict[MessageKey, Sent | Received] = {}  # of each kind
-    events: list[Sent | Received] = [*recording.sent, *recording.received]
+    last: dict[MessageKey, Event] = {}  # of each kind
+    events: list[Event] = []
+    events += recording.sent
+    events += recording.received
     for event in events:
         key = message_key(event)
         if key in last:
@@ -51,7 +54,7 @@ def weigh_messages(recording: Recording) -> None:
                 last[key].weight += item.count
 
 
-def message_key(event: Sent | Received) -> MessageKey:
+def message_key(event: Event) -> MessageKey:
     kind = event.type if isinstance(event, Sent) else ""
     return event.process, event.line, event.by_name, kind
 
@@ -65,7 +68,8 @@ def left_out_at_end(process: Process) -> list[LeftOut]:
 def leaves_out_messages(recording: Recording) -> bool:
     """Return whether some large messages were not written, or not everywhere."""
     costs = [process.recorder for process in recording.processes]
-    return any(cost.left_out_messages for cost in costs if cost is not None)
+    known = [cost for cost in costs if cost is not None]
+    return any(cost.left_out_messages for cost in known)
 
 
 def weigh_readers(received: list[Received], joined: set[int]) -> None:
@@ -84,8 +88,11 @@ def weigh_readers(received: list[Received], joined: set[int]) -> None:
         key = reader_key(item)
         if key not in known_weights:
             continue
-        factor = all_weights[key] / known_weights[key]
-        item.weight *= factor if id(item) in joined else 0.0
+        if id(item) in joined:
+            factor = all_weights[key] / known_weights[key]
+            item.weight *= factor
+        else:
+            item.weight = 0.0
 
 
 def reader_key(received: Received) -> ReaderKey:
