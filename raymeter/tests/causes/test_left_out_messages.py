@@ -68,13 +68,22 @@ def make_loop(send_period: int, read_period: int) -> Program:
                 builder.receive(
                     read_at, 0.001, "Trainer.train", object=name, by=task, left_out=read_period - 1
                 )
-        builder.call("call", begin + 0.2, 0.001, task=task, name="Trainer.train", line="/made/a.py:8")
+        builder.call(
+            "call", begin + 0.2, 0.001, task=task, name="Trainer.train", line="/made/a.py:8"
+        )
         builder.task(task, "Trainer.train", begin + 0.201, 0.1, actor="a")
         made = builder.recording.tasks[-1]
         made.deserialise = (begin + 0.201, begin + 0.241)
         made.execute = (begin + 0.241, begin + 0.291)
         waiting = STEP_SECONDS - 0.2011
-        builder.call("get", begin + 0.2011, waiting, objects=[f"{task}01000000"], count=1, line="/made/a.py:9")
+        builder.call(
+            "get",
+            begin + 0.2011,
+            waiting,
+            objects=[f"{task}01000000"],
+            count=1,
+            line="/made/a.py:9",
+        )
     builder.recording.received.sort(key=lambda received: received.start)
     for known in builder.recording.processes:
         left_out = send_period > 1 if known.role == "driver" else read_period > 1

@@ -84,5 +84,7 @@ def test_what_was_not_written_is_said():
     assert "stand for the others" not in terminal.render(profile)
     cost.left_out_messages = 9
     text = " ".join(terminal.render(profile).split())
-    assert "Of very many large messages, only some were recorded; they stand for the others." in text
+    assert (
+        "Of very many large messages, only some were recorded; they stand for the others." in text
+    )
     assert "1,200 later events are left out. The times of 50,000 tasks are left out." in text

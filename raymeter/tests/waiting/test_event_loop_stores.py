@@ -70,9 +70,7 @@ def test_a_result_whose_read_was_left_out_keeps_its_sender(left_out: int, sender
         make_task(builder, task, 0.9, 1.0, end, end + 0.01)
         run = Run(process=process, by=task, start=1.001, seconds=end - 1.001, has_event_loop=True)
         builder.recording.runs.append(run)
-        builder.send(
-            None, end + 0.001, 0.001, process=process, by=task, by_name=f"{ACTOR}.run"
-        )
+        builder.send(None, end + 0.001, 0.001, process=process, by=task, by_name=f"{ACTOR}.run")
     builder.receive(1.09, 0.001, "", object="b" * 48 + "01000000", owner_task="b" * 48)
     builder.recording.processes[0].recorder.left_out_messages = left_out
     program = builder.program()

@@ -98,11 +98,15 @@ class EventLoops:
         """
         task = self.tasks.get(sent.by)
         is_read = (sent.by, sent.bytes) in self.read
-        if task is None or task.actor != actor or is_read or not self.has_left_out:
+        if is_read or not self.has_left_out:
+            return None
+        if task is None or task.actor != actor:
             return None
         begin = begin_of(task) - CLOCK_SECONDS
         end = finish_of(task) + CLOCK_SECONDS
-        return task if begin <= sent.start <= end else None
+        if begin <= sent.start <= end:
+            return task
+        return None
 
     def find_sender(self, sent: Sent, tasks: list[Task], taken: dict[str, Sent]) -> Task | None:
         """Return the task that has returned a message: it ran then, and somebody has got as many bytes from it.

@@ -44,22 +44,30 @@ def weigh_messages(recording: Recording) -> None:
             before.weight = 1.0 + event.left_out
         last[key] = event
     for process in recording.processes:
+        name = process.process
         for item in left_out_at_end(process):
-            kind = item.type if item.kind == "sent" else ""
-            key = process.process, item.line, item.by_name, kind
+            kind = ""
+            if item.kind == "sent":
+                kind = item.type
+            key = name, item.line, item.by_name, kind
             if key in last:
-                last[key].weight += item.count
+                before = last[key]
+                before.weight += item.count
 
 
 def message_key(event: Sent | Received) -> MessageKey:
-    kind = event.type if isinstance(event, Sent) else ""
+    kind = ""
+    if isinstance(event, Sent):
+        kind = event.type
     return event.process, event.line, event.by_name, kind
 
 
 def left_out_at_end(process: Process) -> list[LeftOut]:
     """Return the messages that were left out after the last ones that a process has written."""
     cost = process.recorder
-    return cost.last_left_out if cost is not None else []
+    if cost is None:
+        return []
+    return cost.last_left_out
 
 
 def leaves_out_messages(recording: Recording) -> bool:
@@ -84,8 +92,11 @@ def weigh_readers(received: list[Received], joined: set[int]) -> None:
         key = reader_key(item)
         if key not in known_weights:
             continue
-        factor = all_weights[key] / known_weights[key]
-        item.weight *= factor if id(item) in joined else 0.0
+        if id(item) in joined:
+            factor = all_weights[key] / known_weights[key]
+            item.weight *= factor
+        else:
+            item.weight = 0.0
 
 
 def reader_key(received: Received) -> ReaderKey:

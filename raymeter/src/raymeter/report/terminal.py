@@ -224,9 +224,7 @@ def say_left_out(profile: Profile, costs: list[RecorderCost]) -> str:
     """Return which part of a long program this is about; "" if it is about all of it."""
     text = ""
     if any(cost.left_out_messages for cost in costs):
-        text += (
-            " Of very many large messages, only some were recorded; they stand for the others."
-        )
+        text += " Of very many large messages, only some were recorded; they stand for the others."
     if profile.steps.count < profile.all_steps:
         text += f" This is about {profile.steps.count:,} of {profile.all_steps:,} steps."
     events = sum(cost.left_out_events for cost in costs)
