@@ -157,7 +157,11 @@ def limit(savings: Iterable[Saving], most_seconds: float) -> list[Saving]:
     if seconds <= most_seconds:
         return savings
     share = most_seconds / seconds
-    return [replace(saving, seconds=share * saving.seconds) for saving in savings]
+    limited = []
+    for saving in savings:
+        shorter = share * saving.seconds
+        limited.append(replace(saving, seconds=shorter))
+    return limited
 
 
 def save_task_waits(graph: Graph) -> list[Saving]:
@@ -213,10 +217,19 @@ def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> l
             if taken > EXCESS * fastest:
                 savings.append(save_message(message, taken - fastest))
         place = group.first.process, group.line
-        for call in without_messages.pop(place, []):
-            taken = call.seconds - call.own_seconds
-            if taken > EXCESS * fastest:
-                savings.append(save_call(call, taken - fastest))
+        calls = without_messages.pop(place, [])
+        savings += save_slow_calls(calls, fastest)
+    return savings
+
+
+def save_slow_calls(calls: list[Call], fastest: float) -> list[Saving]:
+    """Return by how much longer calls took than the fastest one."""
+    savings = []
+    for call in calls:
+        taken = call.seconds - call.own_seconds
+        excess = taken - fastest
+        if taken > EXCESS * fastest:
+            savings.append(save_call(call, excess))
     return savings
 
 
@@ -243,7 +256,9 @@ def save_message(message: Message, seconds: float) -> Saving:
     start = middle(message.stored) if message.stored else message.sent.start
     weight = message.sent.weight
     process = message.sent.process
-    return Saving(process, 0, start, weight * seconds, "store", weight > 1)
+    all_seconds = weight * seconds
+    is_spread = weight > 1
+    return Saving(process, 0, start, all_seconds, "store", is_spread)
 
 
 def save_call(call: Call, seconds: float) -> Saving:

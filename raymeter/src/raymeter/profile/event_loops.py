@@ -82,15 +82,12 @@ class EventLoops:
         process = self.workers.process_of(first)
         firsts: dict[str, Sent] = {}
         for sent in self.results[process]:
-            task = self.find_unread(sent, first.actor)
-            if task is None:
-                task = self.find_sender(sent, tasks, firsts)
+            task = self.find_unread(sent, first.actor) or self.find_sender(sent, tasks, firsts)
             if task is None:
                 continue
             sent.by = task.task
             sent.by_name = task.name
-            name = task.name
-            sent.line = self.lines.get(name, sent.line)
+            sent.line = self.lines.get(task.name, sent.line)
             firsts.setdefault(task.task, sent)
         return firsts
 
@@ -100,13 +97,16 @@ class EventLoops:
         It may have been read, and that was left out. None if no message was left out.
         """
         task = self.tasks.get(sent.by)
-        key = sent.by, sent.bytes
-        is_read = key in self.read
-        if task is None or task.actor != actor or is_read or not self.has_left_out:
+        is_read = (sent.by, sent.bytes) in self.read
+        if is_read or not self.has_left_out:
+            return None
+        if task is None or task.actor != actor:
             return None
         begin = begin_of(task) - CLOCK_SECONDS
         end = finish_of(task) + CLOCK_SECONDS
-        return task if begin <= sent.start <= end else None
+        if begin <= sent.start <= end:
+            return task
+        return None
 
     def find_sender(self, sent: Sent, tasks: list[Task], taken: dict[str, Sent]) -> Task | None:
         """Return the task that has returned a message: it ran then, and somebody has got as many bytes from it.

@@ -208,16 +208,14 @@ def join_arguments_of_actors(program: Program, received: list[Received]) -> None
     The object of an argument has the id of the task that sent it, and a number that grows with each of its objects.
     If messages were left out, what was read may be one of them: then, only one counts whose task ran at that time.
     """
-    is_complete = not leaves_out_messages(program.recording)
+    take = next_running if leaves_out_messages(program.recording) else next_before
     actors = find_actors(program)
     waiting = find_waiting_arguments(program)
     for item in sorted(received, key=object_number):
         sender = item.owner_task[ATTEMPT_DIGITS:]
         actor = actors.get(item.process, "")
         messages = waiting.get((sender, actor, item.bytes), [])
-        argument = (
-            next_before(messages, item) if is_complete else next_running(program, messages, item)
-        )
+        argument = take(program, messages, item)
         if argument is None or argument.call is None:
             continue
         item.by = argument.call.task
@@ -257,7 +255,7 @@ def object_number(received: Received) -> tuple[str, int]:
         return received.process, 0
 
 
-def next_before(messages: list[Message], received: Received) -> Message | None:
+def next_before(_: Program, messages: list[Message], received: Received) -> Message | None:
     """Take the first message out of a list, if it was sent before another one was received."""
     if not messages:
         return None
@@ -270,16 +268,23 @@ def next_before(messages: list[Message], received: Received) -> Message | None:
 def next_running(program: Program, messages: list[Message], received: Received) -> Message | None:
     """Take the first message out of a list whose task ran when another one was received, and those before it."""
     while messages:
-        call = messages[0].call
-        task = program.tasks.get(call.task) if call is not None else None
-        begin = task.running if task is not None else None
-        if begin is not None and begin > received.end + CLOCK_SECONDS:
+        begin, end = time_of_reader(program, messages[0])
+        if begin > received.end + CLOCK_SECONDS:
             return None
         first = messages.pop(0)
-        finished = task.finished if task is not None else None
-        if begin is not None and finished is not None and finished >= received.start:
+        if end >= received.start:
             return first
     return None
+
+
+def time_of_reader(program: Program, argument: Message) -> Phase:
+    """Return when the task of an argument ran; if Ray does not know it, a time before all others."""
+    name = argument.call.task if argument.call is not None else ""
+    task = program.tasks.get(name)
+    if task is None or task.running is None:
+        return 0.0, 0.0
+    ended = task.finished or task.failed
+    return task.running, ended or 0.0
 
 
 class SenderIndex:

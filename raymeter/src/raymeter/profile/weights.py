@@ -9,7 +9,6 @@ from raymeter.profile.reader import Recording
 Line = tuple[str, str]  # with its function
 LineKey = tuple[str, Line, str, str]  # process, line, what is called, and how
 MessageKey = tuple[str, str, str, str]  # process, line, name of the task, and type of what is sent
-Event = Sent | Received
 ReaderKey = tuple[str, str, str]  # process, line, and name of the task
 
 
@@ -36,10 +35,8 @@ def weigh_calls(recording: Recording) -> None:
 
 def weigh_messages(recording: Recording) -> None:
     """Let each message stand for those like it that were left out until the next one that was written, or the end."""
-    last: dict[MessageKey, Event] = {}  # of each kind
-    events: list[Event] = []
-    events += recording.sent
-    events += recording.received
+    last: dict[MessageKey, Sent | Received] = {}  # of each kind
+    events: list[Sent | Received] = [*recording.sent, *recording.received]
     for event in events:
         key = message_key(event)
         if key in last:
@@ -47,29 +44,36 @@ def weigh_messages(recording: Recording) -> None:
             before.weight = 1.0 + event.left_out
         last[key] = event
     for process in recording.processes:
+        name = process.process
         for item in left_out_at_end(process):
-            kind = item.type if item.kind == "sent" else ""
-            key = process.process, item.line, item.by_name, kind
+            kind = ""
+            if item.kind == "sent":
+                kind = item.type
+            key = name, item.line, item.by_name, kind
             if key in last:
-                last[key].weight += item.count
+                before = last[key]
+                before.weight += item.count
 
 
-def message_key(event: Event) -> MessageKey:
-    kind = event.type if isinstance(event, Sent) else ""
+def message_key(event: Sent | Received) -> MessageKey:
+    kind = ""
+    if isinstance(event, Sent):
+        kind = event.type
     return event.process, event.line, event.by_name, kind
 
 
 def left_out_at_end(process: Process) -> list[LeftOut]:
     """Return the messages that were left out after the last ones that a process has written."""
     cost = process.recorder
-    return cost.last_left_out if cost is not None else []
+    if cost is None:
+        return []
+    return cost.last_left_out
 
 
 def leaves_out_messages(recording: Recording) -> bool:
     """Return whether some large messages were not written, or not everywhere."""
     costs = [process.recorder for process in recording.processes]
-    known = [cost for cost in costs if cost is not None]
-    return any(cost.left_out_messages for cost in known)
+    return any(cost.left_out_messages for cost in costs if cost is not None)
 
 
 def weigh_readers(received: list[Received], joined: set[int]) -> None:
