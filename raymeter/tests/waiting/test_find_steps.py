@@ -1,6 +1,10 @@
 """What a step is, judged by the lines that call Ray."""
 
+import os
+
+import pytest
 from made_programs import Builder
+from raymeter.errors import UserError
 from raymeter.profile.steps import Steps, find_steps
 
 PASSES = 30
@@ -175,6 +179,48 @@ def test_each_call_of_a_named_line_is_a_step_if_nothing_lies_between_them():
     for number in range(PASSES):
         driver.call(1, "train", number)
     assert find_steps(driver.builder.program(), "a.py:1").count == PASSES
+
+
+def make_epochs(line: str, frames: bool = False) -> Driver:
+    """Return a driver with three epochs of ten calls of a line, and a call of another line after each."""
+    driver = Driver()
+    for number in range(PASSES):
+        values = {"frames": [2 + number // 10, 1]} if frames else {}
+        driver.add("call", line, 0.01, kind="task", task=driver.task_of("train", number), **values)
+        if number % 10 == 9:
+            driver.wait("get", 9, "train", number)
+    return driver
+
+
+def test_each_call_of_a_named_line_is_a_step_in_several_epochs():
+    program = make_epochs("/made/train.py:28").builder.program()
+    steps = find_steps(program, "train.py:28")
+    assert steps.count == PASSES
+    assert steps.times[0][0] == 1.0
+
+
+@pytest.mark.parametrize("frames", [True, False])
+def test_the_calls_of_a_comprehension_in_a_named_line_begin_one_step(frames, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("refs = [worker.train.remote() for worker in workers]")
+    os.utime(path, (0, 0))
+    program = make_epochs(f"{path}:1", frames).builder.program()
+    assert find_steps(program, "train.py:1").count == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["train.py:28", "./train.py:28", "made/train.py:28", "/made/train.py:28"]
+)
+def test_a_named_line_is_one_of_a_whole_file_name(name):
+    driver = make_epochs("/made/train.py:28")
+    driver.builder.recording.calls[0].line = "/made/pretrain.py:28"
+    assert find_steps(driver.builder.program(), name).count == PASSES - 1
+
+
+def test_a_part_of_a_file_name_is_no_name_of_a_line():
+    program = make_epochs("/made/pretrain.py:28").builder.program()
+    with pytest.raises(UserError):
+        find_steps(program, "train.py:28")
 
 
 def test_a_program_that_is_a_library_has_steps():

@@ -1,6 +1,7 @@
 """Tasks that a program runs one after the other: what a step is then, and what is said about them."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from raymeter.advice import Profile
 from raymeter.causes import find_all, waiting
 from raymeter.profile.events import Cluster, Run
 from raymeter.profile.program import Program
-from raymeter.profile.steps import find_steps
+from raymeter.profile.steps import Steps, find_steps
 from raymeter.report.terminal import render
 from raymeter.simulate.predict import predict
 
@@ -24,6 +25,27 @@ LOOP = """
 for step in range(6):
     for question in questions:
         answers.append(ray.get(ask.remote(question)))
+"""
+LISTS = """
+for step in range(6):
+    [ray.get(ask.remote(question)) for question in range(8)]
+"""
+TURNS = """
+def ask(history):
+    return ray.get(llm.remote(history))
+
+def solve(question):
+    history = [question]
+    [history.append(ask(history)) for _ in range(4)]
+
+for question in range(6):
+    solve(question)
+"""
+STAGES = """
+for step in range(6):
+    for question in questions:
+        answers.append(ray.get(ask.remote(question, state)))
+    state = combine(answers)
 """
 STATE = """
 state = 0
@@ -111,11 +133,66 @@ def saved_share(profile: Profile) -> float:
 
 
 @pytest.mark.parametrize("frames", ["pass", "task"])
-def test_all_calls_of_one_run_of_a_function_are_a_step(frames):
+def test_without_the_code_the_calls_of_one_run_of_a_function_have_an_upper_limit(frames):
     profile = advise(make_serial(frames=frames))
     assert profile.steps.count == PASSES
     assert 0.7 < saved_share(profile) < 0.76
+    assert_is_limit(profile)
+
+
+def test_a_function_that_is_called_in_turns_has_an_upper_limit(tmp_path):
+    line = write_source(tmp_path, TURNS)
+    profile = advise(make_serial(line, frames="task"))
+    assert profile.steps.count == PASSES
+    assert_is_limit(profile)
+
+
+def assert_is_limit(profile: Profile) -> None:
+    (advice,) = profile.advice
+    assert advice.prediction.is_upper_limit
+    assert advice.finding.price == waiting.MAY_NEED
+    assert advice.finding.change.startswith("If these tasks do not need each other")
+
+
+@pytest.mark.parametrize("text", [LOOP, LISTS])
+def test_passes_that_surely_do_not_need_each_other_have_a_prediction(text, tmp_path):
+    line = write_source(tmp_path, text)
+    profile = advise(make_serial(line, frames="pass"))
+    assert profile.steps.count == PASSES
+    assert 0.7 < saved_share(profile) < 0.76
     assert not profile.advice[0].prediction.is_upper_limit
+    assert profile.advice[0].finding.change.startswith("If these tasks do not need each other")
+
+
+@pytest.mark.parametrize(("text", "count"), [(LOOP, 1), (TURNS, 0)])
+def test_large_arguments_may_hold_the_last_result_if_it_is_not_sure_that_they_do_not(
+    text, count, tmp_path
+):
+    program = make_serial(write_source(tmp_path, text), frames="pass")
+    for number, call in enumerate(program.submissions.values()):
+        call.messages.append(number)
+    steps = find_steps(program)
+    assert len(waiting.find(program, steps)) == count
+
+
+def test_the_code_of_a_loop_shows_nothing_about_the_next_run_of_its_function(tmp_path):
+    program = make_serial(write_source(tmp_path, LISTS), frames="pass")
+    passes = find_steps(program)
+    starts = passes.starts[::2]
+    _, end = passes.times[-1]
+    times = list(pairwise([*starts, end]))
+    steps = Steps("two passes", times, passes.process, passes.thread, passes.line)
+    (finding,) = waiting.find(program, steps)
+    assert finding.seconds / (2 * TASKS * TASK_SECONDS) < 0.76
+
+
+def test_a_loop_between_the_step_and_the_line_may_need_its_last_pass(tmp_path):
+    line = write_source(tmp_path, STAGES)
+    program = make_serial(line)
+    _, end = find_steps(program).times[-1]
+    steps = Steps("the program", [(1.0, end)])
+    (finding,) = waiting.find(program, steps)
+    assert finding.is_limit
 
 
 def test_passes_that_cannot_be_told_apart_have_an_upper_limit(tmp_path):

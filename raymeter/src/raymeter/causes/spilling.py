@@ -20,7 +20,6 @@ from raymeter.profile.steps import Steps
 from raymeter.simulate.graph import Graph, build
 from raymeter.simulate.nesting import outermost
 
-Pair = tuple[str, str]  # two lines, or a process and a task or line
 MIN_GAPS = 16  # between the same two lines, to know what is usual
 MIN_WAIT = 0.001  # seconds; shorter ones are no read from disk
 STORE_SECONDS = 0.001  # that storing takes besides the copy
@@ -83,15 +82,12 @@ def save_backlog(program: Program, steps: Steps, spilling: Spilling) -> list[Sav
         waits += save_slow_work(program, steps)
         waits += save_slow_tasks(program, steps)
     disk_seconds = spilling.spill_seconds + spilling.restore_seconds
-    stores_in_steps = filter(during, stores)
-    waits_in_steps = filter(during, waits)
-    limited = limit(waits_in_steps, disk_seconds)
-    return [*stores_in_steps, *limited]
+    return [*filter(during, stores), *limit(filter(during, waits), disk_seconds)]
 
 
 def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
     """Return by how much longer the code between two calls of a step takes than it usually does between these lines."""
-    gaps: dict[Pair, list[Gap]] = defaultdict(list)
+    gaps: dict[tuple[str, str], list[Gap]] = defaultdict(list)
     calls = [call for call in program.recording.calls if is_in_thread(call, steps)]
     for earlier, later in pairwise(outermost(calls)):
         step = steps.of(earlier.end)
@@ -106,7 +102,7 @@ def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
 
 def save_slow_tasks(program: Program, steps: Steps) -> list[Saving]:
     """Return by how much longer the functions of tasks ran than they usually do, while Ray was busy with the disk."""
-    runs: dict[Pair, list[Gap]] = defaultdict(list)
+    runs: dict[tuple[str, str], list[Gap]] = defaultdict(list)
     for task in program.tasks.values():
         if task.execute is None:
             continue
@@ -182,16 +178,14 @@ def save_gets(program: Program, graph: Graph) -> list[Saving]:
             seconds = wait_after_ready(graph, call)
             if seconds >= MIN_WAIT:
                 start = call.end - seconds / 2
-                saving = Saving(call.process, call.thread, start, seconds, "wait")
-        savings.append(saving)
+                savings.append(Saving(call.process, call.thread, start, seconds, "wait"))
     return savings
 
 
 def wait_after_ready(graph: Graph, call: Call) -> float:
     """Return the seconds of a ray.get after its last object was ready, without those for reading it."""
     points = [graph.ready_point(reference) for reference in call.objects]
-    existing = [point for point in points if point is not None]
-    known = [graph.time_of(point) for point in existing]
+    known = [graph.points[point].time for point in points if point is not None]
     if not known:
         return 0.0
     ready = max(call.start, *known)
@@ -210,9 +204,7 @@ def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> l
         seconds = [sending_seconds(message) for message in group.messages]
         fastest = min(seconds)
         if copy_rate:
-            copy_seconds = group.bytes / copy_rate
-        group_seconds = STORE_SECONDS + STORE_FACTOR * copy_seconds
-        fastest = min(fastest, group_seconds)
+            fastest = min(fastest, STORE_SECONDS + STORE_FACTOR * group.bytes / copy_rate)
         for message, taken in zip(group.messages, seconds, strict=True):
             if taken > EXCESS * fastest:
                 savings.append(save_message(message, taken - fastest))
@@ -233,9 +225,9 @@ def save_slow_calls(calls: list[Call], fastest: float) -> list[Saving]:
     return savings
 
 
-def calls_without_messages(program: Program) -> dict[Pair, list[Call]]:
+def calls_without_messages(program: Program) -> dict[tuple[str, str], list[Call]]:
     """Return the calls whose large messages were left out, by their process and line."""
-    calls: dict[Pair, list[Call]] = defaultdict(list)
+    calls: dict[tuple[str, str], list[Call]] = defaultdict(list)
     for call in program.recording.calls:
         if call.left_out_messages:
             place = call.process, call.line

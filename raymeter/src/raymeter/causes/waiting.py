@@ -1,4 +1,4 @@
-"""Find loops that wait for one task after the other, although the tasks do not need each other.
+"""Find loops that wait for one task after the other, although the tasks may not need each other.
 
 Sources: "Anti-pattern: calling ray.get in a loop harms parallelism" in Ray's documentation, and reports such as
 ray#25448. What a change gains is limited by the actors, by the CPUs that Ray has for tasks, and by the cores, as far as
@@ -23,8 +23,11 @@ CAUSE = "one task at a time"
 CLOCK_SECONDS = 0.001  # by which the clocks of two events may differ
 MIN_TASKS = 2  # per step that could run at the same time
 MIN_GAIN = 0.1  # of the time of tasks, that is saved if they run at the same time
-CHANGE = "Submit all tasks first, and call ray.get once with the list of their references."
-CONDITION = "If these tasks do not need each other, submit all of them first, and call ray.get once"
+CONDITION = (
+    "If these tasks do not need each other, submit all of them first, and call ray.get once with the list of their "
+    "references."
+)
+MAY_NEED = "it saves less, or nothing, if a task needs the result of an earlier one: the code does not show it."
 LIMIT = "it saves less if each list has few tasks: where one ends and the next one begins was not recorded."
 
 
@@ -105,30 +108,45 @@ class Finder:
         by_step: dict[int, list[Batch]] = defaultdict(list)
         count = 0
         for calls in lanes.values():
-            for step, batch in self.split(calls, is_sure).items():
+            for step, batch in self.split(calls, is_sure):
                 by_step[step].append(batch)
                 count += len(batch.tasks)
         if count / self.steps.count < MIN_TASKS:
             return None
-        return self.make_finding(line, list(by_step.values()))
+        finding = self.make_finding(line, list(by_step.values()))
+        if finding is not None and not is_sure:
+            finding.is_limit = True
+            finding.price = MAY_NEED
+        return finding
 
     def needs_last_pass(self, line: str) -> bool | None:
         """Return whether a task needs the result of the last one, as the code of the program shows; None if unknown."""
         loops = loops_around(line, self.program.recording.start)
         if not loops:
             return None
-        innermost = loops[0]
-        return innermost.needs_last_pass(line)
+        innermost, *outer = loops
+        needs_last = innermost.needs_last_pass(line)
+        in_step = [loop for loop in outer if not loop.contains(self.steps.line)]
+        may_need_last = any(loop.needs_last_pass(line) is not False for loop in in_step)
+        return None if needs_last is False and may_need_last else needs_last
 
-    def split(self, calls: list[Call], is_sure: bool) -> dict[int, Batch]:
-        """Return the tasks of each step for which a thread waits one after the other, if there are at least two."""
-        by_step: dict[int, list[Wait]] = defaultdict(list)
+    def split(self, calls: list[Call], is_sure: bool) -> list[tuple[int, Batch]]:
+        """Return the tasks of each step for which a thread waits one after the other, if there are at least two.
+
+        The code of a loop shows nothing about the next run of its function.
+        """
+        by_run: dict[tuple[int, int], list[Wait]] = defaultdict(list)
         for wait in serial_waits(self.program, calls, is_sure):
+            frames = wait.call.frames if is_sure else []
+            run = frames[0] if frames else 0
             step = self.steps.of(wait.call.start)
             if step is not None:
-                by_step[step].append(wait)
-        batches = {step: Batch(waits) for step, waits in by_step.items()}
-        return {step: batch for step, batch in batches.items() if len(batch.waits) >= MIN_TASKS}
+                by_run[step, run].append(wait)
+        batches = []
+        for (step, _), waits in by_run.items():
+            if len(waits) >= MIN_TASKS:
+                batches.append((step, Batch(waits)))
+        return batches
 
     def is_alone(self, lanes: list[Lane]) -> bool:
         """Return whether each step is one task and nothing else, so that tasks of several steps may be independent."""
@@ -159,7 +177,6 @@ class Finder:
             finding.is_limit = True
             finding.price = LIMIT
             return finding
-        finding.change = CONDITION
         finding.savings = []
         finding.seconds = 0.0
         return finding
@@ -209,7 +226,7 @@ class Finder:
             cause=CAUSE,
             title=f"{per_step} times per step, the next {name} begins when the last one has ended: {text} of waiting",
             line=line,
-            change=CHANGE,
+            change=CONDITION,
             seconds=saved / count,
             savings=savings,
         )

@@ -2,31 +2,66 @@
 
 This follows names through the statements of the loop: what is computed from a result is a result, too, and an object is
 one if a method of it gets a result. If a submission uses such a name, or such a name decides whether the loop goes on,
-then the passes need each other. What happens inside of functions that are called is not looked at.
+then the passes need each other. What happens inside of functions that are called is not looked at. So nothing is said
+if an object that a submission uses is handed to a function, or if it is not clear what the submission uses.
 """
 
 import ast
 from collections.abc import Iterable, Iterator
 
-SUBMISSION = "remote"
-GETTERS = ("get", "wait")
-RAY = "ray"
-ONLY_READ = (
-    "print",
-    "len",
-    "str",
-    "repr",
-    "float",
-    "int",
-    "bool",
-    "isinstance",
-    "max",
-    "min",
-    "sum",
-    "abs",
-    "round",
+from raymeter.profile.expressions import (
+    COMPREHENSIONS,
+    ONLY_READ,
+    SNAPSHOTS,
+    arguments_of,
+    is_get,
+    is_stored,
+    is_submission,
+    last_name,
+    live_paths,
+    overlap,
+    path_of,
+    paths_of,
+    repeated_parts,
+    root_of,
+    spans,
+    targets_of,
+    values_of,
 )
+from raymeter.profile.touched import touched_in
+
 MAX_PASSES = 10
+UNCLEAR = (
+    "?"  # stands for something that a call returns, and that may be another thing in each pass
+)
+SAFE_MODULES = (
+    "ray",
+    "np",
+    "numpy",
+    "torch",
+    "math",
+    "random",
+    "time",
+)  # they know nothing of results
+FOLLOWED = (
+    ast.Assign,
+    ast.AnnAssign,
+    ast.AugAssign,
+    ast.If,
+    ast.While,
+    ast.For,
+    ast.AsyncFor,
+    ast.With,
+    ast.AsyncWith,
+    ast.Try,
+    ast.Expr,
+    ast.Return,
+    ast.Raise,
+    ast.Assert,
+    ast.Pass,
+    ast.Break,
+    ast.Continue,
+)
 
 Names = set[str]  # such as "state" and "self.state"
 
@@ -38,18 +73,26 @@ def needs_last_pass(loop: ast.AST, line: int, modules: Names) -> bool | None:
     """
     if has_chain(loop, line):
         return True
-    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
-        has_assignment = any(isinstance(node, ast.NamedExpr) for node in ast.walk(loop))
-        return None if has_assignment else False
-    if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(loop)):
-        return None
+    if isinstance(loop, ast.GeneratorExp) or has_yield(loop):
+        return None  # the one who reads it may stop
     first = Pass(line, modules, sees_gets=True)
     first.run(loop)
-    if first.decides_end:
+    if first.decides_end or is_used_later(loop, first):
         return True
+    used = first.used
+    if UNCLEAR in used or not can_be_followed(repeated_parts(loop)):
+        return None
+    for path in touched_in(loop, line):
+        if any(overlap(path, other) for other in used):
+            return None
+    return False
+
+
+def is_used_later(loop: ast.AST, first: "Pass") -> bool:
+    """Return whether a later pass uses a result of the first one."""
     carried = first.results
     for _ in range(MAX_PASSES):
-        later = Pass(line, modules, sees_gets=False)
+        later = Pass(first.line, first.modules, sees_gets=False)
         later.results = set(carried)
         later.run(loop)
         if later.is_used or later.decides_end:
@@ -60,25 +103,73 @@ def needs_last_pass(loop: ast.AST, line: int, modules: Names) -> bool | None:
     return False
 
 
+def has_yield(loop: ast.AST) -> bool:
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(loop))
+
+
+def can_be_followed(parts: Iterable[ast.AST]) -> bool:
+    """Return whether names are only changed by statements that a Pass knows."""
+    for part in parts:
+        for node in ast.walk(part):
+            if isinstance(node, ast.NamedExpr):
+                return False
+            if isinstance(node, ast.stmt) and not isinstance(node, FOLLOWED):
+                return False
+    return True
+
+
 class Pass:
     """One pass of a loop: which names hold results, and what they are used for."""
 
     def __init__(self, line: int, modules: Names, sees_gets: bool) -> None:
         self.line = line
-        self.modules = modules
+        self.modules = modules | set(SAFE_MODULES)
         self.sees_gets = sees_gets  # what this pass gets is a result, too
         self.results: Names = set()
+        self.origins: dict[
+            str, Names
+        ] = {}  # of a name that gets a new value: the objects it is made from
+        self.used: Names = (
+            set()
+        )  # objects from before this pass that submissions, or the end of the loop, use
         self.is_used = False  # by a submission
         self.decides_end = False
         self.depth = 0  # of conditions and loops inside of it
 
-    def run(self, loop: ast.For | ast.AsyncFor | ast.While) -> None:
+    def run(self, loop: ast.AST) -> None:
         if isinstance(loop, ast.While):
             self.look_at(loop.test)
             self.decides_end = self.is_result(loop.test)
-        else:
-            self.results -= set(targets_of(loop.target))
-        self.run_all(loop.body)
+            self.used |= self.sources(loop.test)
+            self.run_all(loop.body)
+        elif isinstance(loop, (ast.For, ast.AsyncFor)):
+            self.begin(loop.target, loop.iter)
+            self.run_all(loop.body)
+        elif isinstance(loop, COMPREHENSIONS):
+            self.run_comprehension(loop)
+
+    def begin(self, target: ast.expr, items: ast.expr) -> None:
+        """Give the targets of the loop their values. They hold a result if the loop runs over what holds one."""
+        live = set(live_paths(items)) - self.modules
+        names = set(targets_of(target))
+        self.results -= names
+        for path in live:
+            if self.holds_result(path):
+                self.results |= names
+        for name in names:
+            self.origins[name] = live
+
+    def run_comprehension(
+        self, loop: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ) -> None:
+        first, *others = loop.generators
+        self.begin(first.target, first.iter)
+        for inner in others:
+            self.look_at(inner.iter)
+            self.bind([inner.target], inner.iter)
+        conditions = [test for generator in loop.generators for test in generator.ifs]
+        for node in (*conditions, *values_of(loop)):
+            self.look_at(node)
 
     def run_all(self, statements: Iterable[ast.stmt]) -> None:
         for statement in statements:
@@ -92,11 +183,12 @@ class Pass:
             self.run_condition(statement)
         elif isinstance(statement, (ast.For, ast.AsyncFor)):
             self.look_at(statement.iter)
-            self.set_names([statement.target], self.is_result(statement.iter))
+            self.bind([statement.target], statement.iter)
             self.run_inside([*statement.body, *statement.orelse])
         elif isinstance(statement, (ast.With, ast.AsyncWith)):
             self.run_with(statement)
         elif isinstance(statement, ast.Try):
+            self.judge_end(statement)
             self.run_inside(statement.body)
             for handler in statement.handlers:
                 self.run_inside(handler.body)
@@ -114,7 +206,8 @@ class Pass:
         for item in statement.items:
             self.look_at(item.context_expr)
             if item.optional_vars is not None:
-                self.set_names([item.optional_vars], self.is_result(item.context_expr))
+                self.bind([item.optional_vars], item.context_expr)
+        self.judge_end(statement)
         self.run_all(statement.body)
 
     def run_condition(self, statement: ast.If | ast.While) -> None:
@@ -124,14 +217,20 @@ class Pass:
         if self.is_result(statement.test):
             for branch in branches:
                 self.follow_choice(branch)
+        if any(ends_loop(branch) for branch in branches):
+            self.used |= self.sources(statement.test)
         self.run_inside(branches)
+
+    def judge_end(self, statement: ast.stmt) -> None:
+        """A loop ends because of a result if it does when no error was raised, as one that tries a task again."""
+        if ends_loop(statement) and any(map(self.is_wait, ast.walk(statement))):
+            self.decides_end = True
 
     def follow_choice(self, branch: ast.stmt) -> None:
         """Follow a statement that runs because of a result."""
-        inner = list(ast.walk(branch))
-        if any(isinstance(node, (ast.Break, ast.Return)) for node in inner):
+        if ends_loop(branch):
             self.decides_end = True
-        assigned = [node for node in inner if is_stored(node)]
+        assigned = [node for node in ast.walk(branch) if is_stored(node)]
         self.set_names(assigned, True)
 
     def assign(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
@@ -140,10 +239,19 @@ class Pass:
             return
         self.look_at(value)
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        is_result = self.is_result(value)
-        if isinstance(statement, ast.AugAssign) and not is_result:
-            return
-        self.set_names(targets, is_result)
+        if not isinstance(statement, ast.AugAssign):
+            self.bind(targets, value)
+        elif self.is_result(value):
+            self.set_names(targets, True)
+
+    def bind(self, targets: Iterable[ast.AST], value: ast.expr) -> None:
+        """Give names a value, and remember what it is made from."""
+        targets = list(targets)
+        sources = self.sources(value)
+        for name in names_of(targets):
+            before = {name} if self.depth else set()  # it may keep its value
+            self.origins[name] = sources | self.origins.get(name, before)
+        self.set_names(targets, self.is_result(value))
 
     def set_names(self, targets: Iterable[ast.AST], is_result: bool) -> None:
         """Give names a value, which is a result or not."""
@@ -155,28 +263,75 @@ class Pass:
 
     def look_at(self, node: ast.AST) -> None:
         """Look at the calls in an expression: a method that gets a result may keep it, and a submission uses it."""
+        self.look_at_comprehensions(node)
         for call in ast.walk(node):
             if not isinstance(call, ast.Call):
                 continue
-            named = [keyword.value for keyword in call.keywords]
-            values = [*call.args, *named]
+            values = arguments_of(call)
             if is_submission(call):
                 used = [call.func, *values]
                 self.is_used = self.is_used or any(self.is_known(value) for value in used)
+                for value in values:
+                    self.used |= self.sources(value)
             elif any(self.is_result(value) for value in values):
                 self.keep(call, values)
 
+    def look_at_comprehensions(self, node: ast.AST) -> None:
+        """The names of a comprehension hold results if it runs over some."""
+        self.depth += 1
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.comprehension):
+                self.bind([inner.target], inner.iter)
+        self.depth -= 1
+
     def keep(self, call: ast.Call, values: Iterable[ast.expr]) -> None:
         """A function may change its arguments, and a method its object, because of a result."""
-        if self.is_get(call) or last_name(call.func) in ONLY_READ:
+        if self.is_wait(call) or last_name(call.func) in ONLY_READ:
             return
+        changed = list(values)
         if isinstance(call.func, ast.Attribute):
-            receivers = set(targets_of(call.func.value))
-            self.results |= receivers - self.modules
-            return
+            changed.append(call.func.value)
+        for value in changed:
+            if not isinstance(value, (ast.Tuple, ast.List)):
+                self.results |= set(targets_of(value)) - self.modules
+
+    def sources(self, node: ast.AST) -> Names:
+        """Return the objects from before this pass of which an expression is made, and UNCLEAR if there may be more."""
+        if isinstance(node, ast.Call):
+            return self.sources_of_call(node)
+        path = path_of(node)
+        if path:
+            return self.origins.get(root_of(path), {path} - self.modules)
+        found: Names = set()
+        for child in ast.iter_child_nodes(node):
+            found |= self.sources(child)
+        return found
+
+    def sources_of_call(self, call: ast.Call) -> Names:
+        """What a call returns is clear if it gets a value of this pass, and no older object of which it is a method."""
+        found: Names = set()
+        values = arguments_of(call)
         for value in values:
-            if isinstance(value, (ast.Name, ast.Attribute)):
-                self.results |= set(paths_of(value))
+            found |= self.sources(value)
+        name = last_name(call.func)
+        if self.is_wait(call) or name in ONLY_READ or name in SNAPSHOTS:
+            return found
+        inputs = list(values)
+        if isinstance(call.func, ast.Attribute):
+            receiver = call.func.value
+            root = root_of(path_of(receiver))
+            if root in SAFE_MODULES:
+                return found
+            if root not in self.modules:
+                inputs = [receiver]
+                found |= self.sources(receiver)
+        if not any(self.is_new(value) for value in inputs):
+            found.add(UNCLEAR)
+        return found
+
+    def is_new(self, node: ast.AST) -> bool:
+        """Return whether an expression contains a value that was made in this pass."""
+        return any(root_of(path) in self.origins for path in paths_of(node))
 
     def is_result(self, node: ast.AST) -> bool:
         """Return whether an expression contains a result."""
@@ -184,37 +339,30 @@ class Pass:
             return True
         if not self.sees_gets:
             return False
-        return any(self.is_get(inner) or is_submission(inner) for inner in ast.walk(node))
+        return any(map(self.is_wait, ast.walk(node)))
 
     def is_known(self, node: ast.AST) -> bool:
         """Return whether an expression contains a name that holds a result, or a part of one."""
-        for path in paths_of(node):
-            for known in self.results:
-                if path == known or path.startswith(f"{known}.") or known.startswith(f"{path}."):
-                    return True
-        return False
+        return any(self.holds_result(path) for path in paths_of(node))
 
-    def is_get(self, node: ast.AST) -> bool:
-        return is_get(node, self.line)
+    def holds_result(self, path: str) -> bool:
+        return any(overlap(path, known) for known in self.results)
 
-
-def is_get(node: ast.AST, line: int) -> bool:
-    """Return whether an expression is a call of ray.get or ray.wait, or of any get in the line that was recorded."""
-    if not isinstance(node, ast.Call) or last_name(node.func) not in GETTERS:
-        return False
-    function = node.func
-    is_ray = isinstance(function, ast.Attribute) and last_name(function.value) == RAY
-    return is_ray or spans(node, line)
+    def is_wait(self, node: ast.AST) -> bool:
+        """Return whether an expression is a result, or a reference to one."""
+        return is_get(node, self.line) or is_submission(node)
 
 
-def is_submission(node: ast.AST) -> bool:
-    """Return whether an expression submits a task, whose reference is as good as its result."""
-    return isinstance(node, ast.Call) and last_name(node.func) == SUBMISSION
+def names_of(targets: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names without dots that get a new value."""
+    for target in targets:
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name) and is_stored(node):
+                yield node.id
 
 
-def spans(node: ast.Call, line: int) -> bool:
-    last = node.end_lineno or node.lineno
-    return node.lineno <= line <= last
+def ends_loop(statement: ast.stmt) -> bool:
+    return any(isinstance(node, (ast.Break, ast.Return)) for node in ast.walk(statement))
 
 
 def has_chain(loop: ast.AST, line: int) -> bool:
@@ -225,47 +373,3 @@ def has_chain(loop: ast.AST, line: int) -> bool:
         if spans(call, line) and any(is_get(inner, line) for inner in ast.walk(call)):
             return True
     return False
-
-
-def targets_of(node: ast.AST) -> Iterator[str]:
-    """Yield the dotted names that change if a value is assigned: "rows" of `rows[number]`."""
-    if isinstance(node, (ast.Subscript, ast.Starred)):
-        yield from targets_of(node.value)
-    elif isinstance(node, (ast.Tuple, ast.List)):
-        for element in node.elts:
-            yield from targets_of(element)
-    else:
-        yield path_of(node)
-
-
-def is_stored(node: ast.AST) -> bool:
-    return isinstance(getattr(node, "ctx", None), ast.Store)
-
-
-def last_name(node: ast.AST) -> str:
-    """Return the last part of a dotted name."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Name):
-        return node.id
-    return ""
-
-
-def paths_of(node: ast.AST) -> Iterator[str]:
-    """Yield the dotted names in an expression, each as long as it is there: "self.state" of `self.state[0]`."""
-    path = path_of(node)
-    if path:
-        yield path
-        return
-    for child in ast.iter_child_nodes(node):
-        yield from paths_of(child)
-
-
-def path_of(node: ast.AST) -> str:
-    """Return the dotted name that an expression is; "" if it is none."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        before = path_of(node.value)
-        return f"{before}.{node.attr}" if before else ""
-    return ""

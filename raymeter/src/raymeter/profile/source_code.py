@@ -7,15 +7,20 @@ known.
 import ast
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from raymeter.profile.carried import needs_last_pass
-
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
+from raymeter.profile.expressions import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    INNER_FUNCTIONS,
+    LOOPS,
+    calls_in_line,
+    repeated_parts,
+    walk_outside,
+)
 
 
 @dataclass(frozen=True)
@@ -27,16 +32,26 @@ class Loop:
     last: int
     node: ast.AST
     modules: frozenset[str]  # names of the file that hold modules
+    has_all_calls: bool = False  # that wait in the line around which it stands
 
     def contains(self, line: str) -> bool:
         """Return whether the loop repeats a line, which is "file:line"."""
         file, number = split_line(line)
         return file == self.file and self.first <= number <= self.last
 
+    @property
+    def is_comprehension(self) -> bool:
+        return isinstance(self.node, COMPREHENSIONS)
+
     def needs_last_pass(self, line: str) -> bool | None:
         """Return whether a pass uses a result that the last one got in a line; None if that can't be said."""
+        if not self.has_all_calls:
+            return None
         _, number = split_line(line)
-        return needs_last_pass(self.node, number, set(self.modules))
+        try:
+            return needs_last_pass(self.node, number, set(self.modules))
+        except RecursionError:
+            return None
 
 
 def loops_around(line: str, start: float) -> list[Loop]:
@@ -50,14 +65,23 @@ def loops_around(line: str, start: float) -> list[Loop]:
         return []
     modules = find_modules(tree)
     function = innermost_function(tree, number) or tree
-    loops = [loop for loop in find_loops(function, file, modules) if loop.contains(line)]
-    loops.sort(key=length_of)
+    calls = calls_in_line(ast.iter_child_nodes(function), number)
+    loops = []
+    for loop in find_loops(function, file, modules):
+        if not loop.contains(line):
+            continue
+        own = calls_inside(loop.node, calls)
+        if own or not (calls or loop.is_comprehension):
+            has_all_calls = 0 < len(own) == len(calls)
+            loops.append(replace(loop, has_all_calls=has_all_calls))
+    loops.reverse()  # those inside of others come last
     return loops
 
 
-def length_of(loop: Loop) -> tuple[int, bool]:
-    """Return the number of lines of a loop. A comprehension in one line is inside of a loop in that line."""
-    return loop.last - loop.first, isinstance(loop.node, LOOPS)
+def calls_inside(loop: ast.AST, calls: list[ast.Call]) -> list[ast.Call]:
+    """Return which calls each pass of a loop makes again: not those that make the list over which it runs."""
+    nodes = set(walk_outside(repeated_parts(loop), INNER_FUNCTIONS))
+    return [call for call in calls if call in nodes]
 
 
 def split_line(line: str) -> tuple[str, int]:
@@ -76,7 +100,7 @@ def read_tree(file: str, start: float) -> ast.Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the code, which is not ours
             return ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

@@ -201,7 +201,8 @@ class Cutter:
             return None
         inner, outer, *_ = loops
         in_outer = [call for call in cut.calls if outer.contains(call.line)]
-        keys = {key_of(call): call for call in in_outer if not inner.contains(call.line)}
+        outside = [call for call in in_outer if not inner.contains(call.line)]
+        keys = dict.fromkeys(map(key_of, outside))
         begin = first_start(cut.calls, cut.calls[0].start)
         best: Cut | None = None
         for key in keys:
@@ -259,25 +260,57 @@ def make_steps(cut: Cut) -> Steps:
 def find_named_steps(program: Program, name: str) -> Steps:
     """Return the steps that begin with a line or end with a method of this name."""
     for thread, calls in group_by_thread(program.recording.calls).items():
-        named = [call for call in calls if call.line.endswith(name)]
+        named = [call for call in calls if has_name(call.line, name)]
         if named:
             process, number = thread
-            times = pass_times(calls, named)
+            starts, end = named_starts(calls, named, program.recording.start)
+            bounds = [*starts, end]
+            times = list(pairwise(bounds))
             title = f"a pass of the loop at {name}"
             return Steps(title, times, process, number, named[0].line)
     return find_steps_between_ends(program, name)
 
 
-def pass_times(calls: Sequence[Call], named: Sequence[Call]) -> list[tuple[float, float]]:
-    """Return the times between calls of a line: the first one of each row of them, or all if nothing lies between."""
-    first = key_of(named[0])
+def has_name(line: str, name: str) -> bool:
+    """Return whether a line is the one that a user gave, with or without the folders of its file."""
+    short = name.removeprefix("./")
+    with_folder = f"/{short}"
+    return line == short or line.endswith(with_folder)
+
+
+def named_starts(
+    calls: Sequence[Call], named: Sequence[Call], begin: float
+) -> tuple[list[float], float]:
+    """Return when the steps of a line begin, and when the last one ends.
+
+    Each call is a step, but those of one comprehension are one together, as far as they can be told apart.
+    """
+    first = named[0]
     end = max(call.end for call in calls)
-    cut = cut_at(calls, first, named[0].start, end)
-    starts = cut.starts
-    if len(starts) == 1:
-        starts = [call.start for call in named if key_of(call) == first]
-    bounds = [*starts, cut.end]
-    return list(pairwise(bounds))
+    cut = cut_at(calls, key_of(first), first.start, end)
+    own = [call for call in named if key_of(call) == cut.key]
+    loops = loops_around(first.line, begin)
+    starts = [call.start for call in own]
+    if loops and loops[0].is_comprehension:
+        runs = starts_of_runs(own)
+        if not runs:
+            runs = cut.starts
+        if len(runs) > 1:
+            starts = runs
+    return starts, cut.end
+
+
+def starts_of_runs(calls: Sequence[Call]) -> list[float]:
+    """Return when a comprehension begins, if it has frames of its own; else []."""
+    firsts: dict[int, float] = {}
+    for call in calls:
+        frame = 0
+        if call.frames:
+            frame = call.frames[0]
+        firsts.setdefault(frame, call.start)
+    if len(firsts) == 1:
+        return []
+    return list(firsts.values())
 
 
 def find_steps_between_ends(program: Program, name: str) -> Steps:
