@@ -167,8 +167,10 @@ class Pass:
         for inner in others:
             self.look_at(inner.iter)
             self.bind([inner.target], inner.iter)
-        conditions = [test for generator in loop.generators for test in generator.ifs]
-        for node in (*conditions, *values_of(loop)):
+        for generator in loop.generators:
+            for condition in generator.ifs:
+                self.look_at(condition)
+        for node in values_of(loop):
             self.look_at(node)
 
     def run_all(self, statements: Iterable[ast.stmt]) -> None:
