@@ -1,6 +1,6 @@
 """Define the flags of configurations: a field per flag, with its group, default, help and bounds.
 
-Options has those of the laboratory, and a struct with those of each study: `options.study.weights.receivers`. On the
+Options has those of the laboratory, and a struct with those of each study: `options.study.NAME.FLAG`. On the
 command line and in records, a flag has only its name, which no other flag has.
 """
 
