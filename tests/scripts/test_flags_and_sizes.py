@@ -1,6 +1,7 @@
 """Test the flags of the two scripts, the sizes of their messages, and what they import."""
 
 import ast
+import os
 import platform
 import subprocess
 import sys
@@ -21,7 +22,7 @@ STORE, GRAPH = "simulate_chat_learn_data_flow.py", "ray_cg_simulate_chat_learn_d
 def parse(monkeypatch, tmp_path):
     """parse(runtime, *flags) -> the flags of a script, which change no environment variable of this process."""
     monkeypatch.setattr(script_flags, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(script_flags, "PRIVATE_CLUSTER", {})
+    monkeypatch.setattr(os, "environ", os.environ.copy())
     monkeypatch.setattr(script_flags, "count_gpus", lambda: 0)
 
     def parse_words(runtime, *words):
@@ -130,6 +131,19 @@ def test_with_an_address_the_models_gpus_may_be_elsewhere_but_the_driver_needs_o
     monkeypatch.setattr(script_flags, "count_gpus", lambda: 1)
     flags = parse("graph", *words)
     assert (flags.transport, flags.gpus_per_model) == ("nccl", 1)
+
+
+@pytest.mark.parametrize("has_token", [False, True])
+def test_a_joined_cluster_is_asked_with_the_token_of_the_user(
+    parse, monkeypatch, tmp_path, has_token
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if has_token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").touch()
+    parse("graph", "--address", "auto")
+    assert os.environ.get("RAY_AUTH_MODE") == ("token" if has_token else None)
 
 
 def test_the_name_of_a_record_has_its_time_as_records_of_the_suite(parse):
