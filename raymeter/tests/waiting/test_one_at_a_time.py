@@ -175,6 +175,13 @@ def test_large_arguments_may_hold_the_last_result_if_it_is_not_sure_that_they_do
     assert len(waiting.find(program, steps)) == count
 
 
+def test_a_large_argument_that_was_not_recorded_may_hold_the_last_result_too(tmp_path):
+    program = make_serial(write_source(tmp_path, TURNS), frames="pass")
+    for call in program.submissions.values():
+        call.left_out_messages = 1
+    assert not waiting.find(program, find_steps(program))
+
+
 def test_the_code_of_a_loop_shows_nothing_about_the_next_run_of_its_function(tmp_path):
     program = make_serial(write_source(tmp_path, LISTS), frames="pass")
     passes = find_steps(program)

@@ -258,7 +258,8 @@ def serial_waits(program: Program, calls: list[Call], is_sure: bool) -> list[Wai
             continue
         needs_last = last_object in submission.references
         is_later = submission.start >= last_end - CLOCK_SECONDS
-        may_need_last = bool(submission.messages) and not is_sure
+        has_large = bool(submission.messages) or submission.left_out_messages > 0
+        may_need_last = has_large and not is_sure
         if is_later and not needs_last and not may_need_last:
             waits.append(Wait(call, task))
         last_end = call.end
