@@ -94,10 +94,8 @@ def bind_pickle(query, policy, reference, reward):
 
 WAIT_SECONDS = 150  # of cuda-ipc, half of what Ray waits, so that an error names the model
 CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "cuda-ipc": bind_nccl, "pickle": bind_pickle}
-DIRECT = (
-    "nccl",
-    "cuda-ipc",
-)  # messages between models never leave the GPUs, and each model checks that
+# With these, messages between models never leave the GPUs, and each model checks that.
+DIRECT = ("nccl", "cuda-ipc")
 
 
 def compile_graph(flags, models):

@@ -82,9 +82,8 @@ def start_settings(flags: argparse.Namespace, folder: str) -> dict[str, Any]:
         "object_store_memory": max(MIN_STORE_BYTES, STORED_ITERATIONS * iteration_bytes),
         "_temp_dir": folder,
     }
-    if (
-        flags.gpus_per_model
-    ):  # Ray itself would find none where NVML is missing, as in some containers
+    if flags.gpus_per_model:
+        # Ray itself would find none where NVML is missing, as in some containers.
         settings["num_gpus"] = count_gpus()
     return settings
 
