@@ -17,14 +17,14 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from common.record import only_measurement
 from dataflow.catalogue.catalogue import suites
 from dataflow.commands.run import parse_arguments
-from dataflow.errors import UsageError
+from dataflow.errors import INTERRUPTS, UsageError
 from dataflow.plan.command_line import VerbParser
 from dataflow.plan.plan import LINK_VARIABLE
 from dataflow.workers.cleanup import ROOT
@@ -34,11 +34,16 @@ ADDRESS = "10.77.0.1:6379"
 DEFAULT_RUN = ("--suite", "cluster", "--runs", "5")
 # The mean from one run to the next of the 99 runs in results/published/cluster and cluster-stages.
 SECONDS_PER_RUN = 30
+SI_KERNEL = 0x80  # si_code of a signal that the kernel has sent, such as the Ctrl-C of a terminal
+INTERRUPT_SECONDS = 10  # for the command to end after a SIGINT that it may have got, too
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
-    """Run a command on the first of several nodes, and return its exit code; 130 if it was interrupted."""
+    """Run a command on the first of several nodes, and return an exit code: see wait_for_nodes.
+
+    It is 1 if a node could not be set up.
+    """
     variables = {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -54,12 +59,40 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
     ray = Path(sys.executable).with_name("ray")
     setup = ["sh", str(script), str(count), rate, str(ray)]
     words = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, *setup, *command]
-    nodes = subprocess.Popen(words, env=os.environ | variables)
-    signal.signal(signal.SIGTERM, lambda *_: nodes.kill())
-    while True:
-        with suppress(KeyboardInterrupt):  # the command got the signal too, and ends its run
-            code = nodes.wait()
-            return 130 if code < 0 else code
+    return wait_for_nodes(subprocess.Popen(words, env=os.environ | variables))
+
+
+def wait_for_nodes(nodes: subprocess.Popen) -> int:
+    """Wait for the end of the nodes, and return the command's exit code: 128 + n if signal n ended it.
+
+    It is 130 if a signal ended the nodes: one to their own first processes, or one to this process. The Ctrl-C of a
+    terminal reaches the command, too, which ends its run. A SIGINT that was sent with kill may not have reached it, so
+    the nodes are killed if it has not ended in INTERRUPT_SECONDS. After any other signal, they are killed at once.
+    """
+    watched = {signal.SIGCHLD}
+    for number in INTERRUPTS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+            watched.add(number)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        while nodes.poll() is None:
+            received = signal.sigwaitinfo(watched)
+            if received.si_signo == signal.SIGINT:
+                if received.si_code != SI_KERNEL:
+                    kill_later(nodes)
+            elif received.si_signo != signal.SIGCHLD:
+                nodes.kill()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    code = nodes.returncode
+    return 130 if code < 0 else code
+
+
+def kill_later(nodes: subprocess.Popen) -> None:
+    """Kill the nodes after INTERRUPT_SECONDS, if they have not ended by then."""
+    timer = threading.Timer(INTERRUPT_SECONDS, nodes.kill)
+    timer.daemon = True
+    timer.start()
 
 
 def main(argv: Sequence[str]) -> int:
