@@ -51,7 +51,11 @@ class Monitor:
         report.write(plan.run_folder)
 
     def start_driver(self, run_folder: RunFolder) -> None:
-        """Start the driver process with the code and the interpreter of the plan's checkout, if it has one."""
+        """Start the driver process, with the code of the plan's checkout if the plan has one.
+
+        Its interpreter is that of the checkout's .venv, else the one of this process. Raise RunFailed if the process
+        cannot be started. If it cannot read the plan, its report says so.
+        """
         folder = run_folder.folder
         checkout = self.plan.checkout or ROOT
         interpreter = sys.executable
@@ -60,8 +64,8 @@ class Monitor:
             if python.exists():
                 interpreter = str(python)
         # A neighbouring version may have to read it.
-        plan = pickle.dumps(self.plan)
-        (folder / "plan").write_bytes(plan)
+        pickled = pickle.dumps(self.plan)
+        (folder / "plan").write_bytes(pickled)
         command = [interpreter, "-m", "dataflow.measure.driver", str(folder)]
         environment = driver_environment(self.plan)
         run_folder.start_driver(command, checkout, environment)
@@ -213,26 +217,36 @@ class Monitor:
         run.group_seconds = time_groups(timed, options.group_size)
 
     def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
-        """Return what is late if the run, or the time without progress and without a new report, is too long."""
-        now = time.monotonic()
+        """Return what is late if the run, or the time without progress and without a new report, is too long.
+
+        The text goes on after the moment that `follow_driver` writes before it ("iteration 6: ").
+        """
+        idle_seconds = self._idle_seconds(report)
         run_limit = self.plan.options.run_limit
-        if run_limit and now - self.began_at > run_limit:
+        if run_limit and time.monotonic() - self.began_at > run_limit:
             reason = f"the run did not end within {run_limit:g} s (--run-limit)"
             return reason + self._name_missing() if self.progress.phase == STARTING else reason
         address = self.plan.options.address
-        state = (self.progress.progress, report)
-        if state != self.state:
-            self.state = state
-            self.changed_at = now
-        limit = self.plan.options.timeout
+        timeout = self.plan.options.timeout
+        limit = timeout
         if self.progress.phase in (STARTING, ENDING):
-            limit = max(limit, MIN_START_SECONDS)
-        if now - self.changed_at <= limit:
+            limit = max(timeout, MIN_START_SECONDS)
+        if idle_seconds <= limit:
             return None
         if self.progress.phase == STARTING:
             advice = f": check that a Ray cluster answers at --address {address}" if address else ""
             return f"startup timed out after {limit:g} s{self._name_missing()}{advice}"
-        return f"did not end within {limit:g} s (--timeout); {self.diagnose(exited)}"
+        flag = " (--timeout)" if limit == timeout else ""
+        return f"did not end within {limit:g} s{flag}; {self.diagnose(exited)}"
+
+    def _idle_seconds(self, report: bytes) -> float:
+        """Return for how long neither the progress nor the report has changed, and remember both."""
+        now = time.monotonic()
+        state = (self.progress.progress, report)
+        if state != self.state:
+            self.state = state
+            self.changed_at = now
+        return now - self.changed_at
 
     def _name_missing(self) -> str:
         """Return which actors have not started, if others have or if they may have no GPU."""

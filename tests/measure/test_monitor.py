@@ -15,7 +15,7 @@ import pytest
 from conftest import KILOBYTES
 
 from dataflow.endpoints import progress_table
-from dataflow.endpoints.progress_table import ITERATING, ProgressTable, own_place
+from dataflow.endpoints.progress_table import ENDING, ITERATING, ProgressTable, own_place
 from dataflow.measure import monitor
 from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.monitor import Monitor, time_groups
@@ -227,6 +227,15 @@ def test_run_without_progress_times_out(plan, made, monkeypatch):
         made.wait(make_driver())
         == "did not end within 0.1 s (--timeout); policy is stuck after iteration 0"
     )
+
+
+def test_only_a_limit_that_the_flag_has_set_is_named_after_it(plan, made, monkeypatch):
+    monkeypatch.setattr(monitor, "MIN_START_SECONDS", 0.2)
+    object.__setattr__(plan.options, "timeout", 0.1)
+    made.progress.phase = ENDING
+    assert made.wait(make_driver()).startswith("did not end within 0.2 s; ")
+    object.__setattr__(plan.options, "timeout", 0.3)
+    assert made.wait(make_driver()).startswith("did not end within 0.3 s (--timeout); ")
 
 
 def test_the_actors_that_did_not_start_are_named(plan, made, monkeypatch):
