@@ -197,8 +197,16 @@ def _first_line(message: str) -> str:
     return first if len(first) <= MAX_REASON else f"{first[:MAX_REASON]}..."
 
 
+def _describe(error: Exception) -> str:
+    """Return the first line of an error, or the name of its class if it has no text."""
+    return _first_line(str(error)) or type(error).__name__
+
+
 def start_cluster(plan: Plan) -> None:
-    """Start a private cluster on this machine, with its files below the run folder."""
+    """Start a private cluster on this machine, with its files below the run folder.
+
+    Raise RunFailed if Ray cannot use 127.0.0.1, or does not start. A start that takes too long is repeated once.
+    """
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), timeout=STOP_SECONDS).close()
@@ -220,9 +228,7 @@ def start_cluster(plan: Plan) -> None:
             break
         except Exception as error:  # now and then, a raylet does not answer
             if is_last or ray_internals.SLOW_START not in str(error):
-                raise RunFailed(
-                    f"Ray did not start: {str(error).strip().partition(chr(10))[0]}"
-                ) from None
+                raise RunFailed(f"Ray did not start: {_describe(error)}") from None
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
@@ -252,8 +258,7 @@ def _join_cluster(plan: Plan) -> None:
             logging_level="critical",
         )
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        reason = str(error).partition("\n")[0][:150]
         raise UsageError(
-            f"--address {plan.options.address}: cannot join the cluster ({reason}). Check that it runs "
+            f"--address {plan.options.address}: cannot join the cluster ({_describe(error)}). Check that it runs "
             "with this Ray and Python, and that its RAY_AUTH_TOKEN is set here."
         ) from None

@@ -80,6 +80,11 @@ class WorkerGroup:
         self.call("learn_digests", digests)
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
+        """Make all actors, in this process or in their own ones, and wait until they are constructed.
+
+        Raise ActorRaised if the constructor of a process's actor fails, and RunFailed if a process ends. The others
+        go on: the guard ends them.
+        """
         names = self.plan.task_flow.actors
         if self.plan.transport.requirements.single_process:
             self.actors = {name: actor_class(self.plan, name, *extra) for name in names}
@@ -97,7 +102,7 @@ class WorkerGroup:
             self.actors[name].start()
             actor_pipe.close()
         for name in names:
-            self._read_answer(name)
+            self._receive_or_raise(name)
 
     def call(self, method: str, *arguments: Any) -> dict[str, Any]:
         """Call a method of every worker, of all actors at once; return the results by worker name."""
@@ -109,14 +114,22 @@ class WorkerGroup:
         return self._run_in_actors(function) | {DRIVER: function(self.driver)}
 
     def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
+        """Call a function with each actor, in its process; return the results by name.
+
+        Raise ActorRaised or RunFailed for the first actor of a process that failed or ended.
+        """
         if not self.pipes:
             return {name: function(actor) for name, actor in self.actors.items()}
         for pipe in self.pipes.values():
-            with suppress(OSError):  # the actor has died, and _read_answer says so
+            with suppress(OSError):  # the actor has died, and _receive_or_raise says so
                 pipe.send(function)
-        return {name: self._read_answer(name) for name in self.pipes}
+        return {name: self._receive_or_raise(name) for name in self.pipes}
 
-    def _read_answer(self, name: str) -> Any:
+    def _receive_or_raise(self, name: str) -> Any:
+        """Return what an actor's process answers.
+
+        Raise ActorRaised if the actor failed, and RunFailed if its process has ended.
+        """
         try:
             succeeded, result = self.pipes[name].recv()
         except (OSError, EOFError):

@@ -59,6 +59,27 @@ def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, 
     assert len(starts) == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "AssertionError"),
+        ("\n  no raylet answers \nat ...", "no raylet answers"),
+        ("x" * 200, f"{'x' * 150}..."),
+    ],
+)
+def test_a_start_of_ray_that_fails_says_why_in_one_line(
+    make_plan, monkeypatch, tmp_path, text, expected
+):
+    def fail(**_):
+        raise AssertionError(text)
+
+    monkeypatch.setattr(ray_workers.ray, "init", fail)
+    plan = make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path)
+    with pytest.raises(RunFailed) as raised:
+        ray_workers.start_cluster(plan)
+    assert str(raised.value) == f"Ray did not start: {expected}"
+
+
 @pytest.mark.parametrize(("runtime", "flags", "set_by_user", "expected"), [
     ("torch", (), {}, {"GLOO_SOCKET_IFNAME": "lo", "OMP_WAIT_POLICY": None, "RAY_AUTH_TOKEN": None}),
     # By default, the threads of OpenMP busy-wait for a while, on the cores of the process that copies next.
