@@ -146,9 +146,10 @@ PLAIN = PayloadForm()  # the fields, anywhere
 
 
 class Outbox:
-    """Make `slots` different payloads of a message before the timed section.
+    """Make `slots` (at least 1) different payloads of a message before the timed section.
 
-    Parameters have one payload, of which `change_parameters` makes the next one; in given memory, they have two.
+    Parameters have one payload, of which `change_parameters` makes the next one; in given memory, they have two. With
+    one payload, `pool`, `sent` and `areas` have one entry, and `digests` still has one per slot.
     """
 
     def __init__(

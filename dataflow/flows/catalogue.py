@@ -118,7 +118,7 @@ SENDS: dict[str, Callable[[int], list[Send]]] = {
 
 
 def pattern(name: str, message_bytes: int = 1024, actors: int = 4) -> Flow:
-    """Return the flow of a name in SENDS."""
+    """Return the flow of a name in SENDS; raise ValueError for fewer than 2 actors, or less than 1 byte."""
     if actors < 2:
         raise ValueError(f"--actors {actors}: {name} has at least 2")
     message = flat_message(message_bytes)

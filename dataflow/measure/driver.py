@@ -70,7 +70,7 @@ def make_workers(plan: Plan) -> WorkerGroup:
 
 
 def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
-    """Start the workers, connect the transport, and run the iterations."""
+    """Start the workers, connect the transport, and run the iterations. The report is not finished after that."""
     run = report.run
     if workers.nodes:
         workers.nodes.measure(plan, report)
@@ -83,6 +83,7 @@ def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) ->
     report.environments[0]["clock_code"] = hash_clock_code()
     report.write(plan.run_folder)
     Measurement(plan, workers, connection, report).measure()
+    # From now on, actors may end: the monitor looks whether the report has it (Monitor._remember_first_exits).
     run.nodes = workers.worker_nodes
     report.write(plan.run_folder)
 

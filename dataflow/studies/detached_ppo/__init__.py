@@ -52,6 +52,7 @@ def detached_ppo(
     """Makers and trainers as in coati/ray/utils.py, get_receivers_per_sender; raise ValueError for impossible sizes.
 
     With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
+    Only the flag --items checks `items`: of another text than "views" and "batch", the samples are clones.
     """
     if seq_length <= prompt_seq_len:
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")

@@ -42,6 +42,7 @@ def to_tensordict(payload: Payload, message: Message) -> Any:
     """
     if message.is_flat:
         return payload
+    # One number, because find_errors of this study rejects messages whose fields have several.
     (batch_size,) = message.sample_counts
     values: dict[str, Any] = {}
     for field in message.fields:
