@@ -2,7 +2,7 @@
 
 from made_programs import DRIVER_TASK, Builder
 from raymeter.causes import calls, captured, event_loop, items, order, references, wait_one
-from raymeter.profile.events import CountedLine, Export, Run
+from raymeter.profile.events import Captured, CountedLine, Export, Run
 from raymeter.profile.program import Program, join
 from raymeter.profile.steps import Steps, find_steps
 from raymeter.simulate.graph import build
@@ -350,6 +350,18 @@ def test_a_function_that_is_defined_again_saves_the_whole_call_that_exports_it()
     (finding,) = captured.find(program, make_steps(1.0))
     assert finding.cause == captured.REDEFINED
     assert 0.019 < finding.seconds < 0.02  # and not only 2 ms for pickling it
+
+
+def test_a_class_that_brings_data_with_it_is_to_be_defined_once():
+    builder = Builder()
+    table = Captured("table", "numpy.ndarray", 4_000_000)
+    export = Export("node-1", "class", "Actor", 4_000_600, 0.1, 0.002, line="/made/a.py:2")
+    export.captured = [table]
+    builder.recording.exports.append(export)
+    (finding,) = captured.find(builder.program(), make_steps(1.0))
+    assert finding.line == "/made/a.py:2"
+    assert "table" in finding.title
+    assert finding.change.endswith("and define the class once.")
 
 
 def test_a_loop_that_only_takes_results_is_a_part_of_a_step():

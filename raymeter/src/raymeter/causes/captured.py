@@ -53,7 +53,8 @@ def make_captured_finding(program: Program, steps: Steps, exports: list[Export])
         cause=CAPTURED,
         title=f"{name} brings {size} with it: {name_captured(first)}",
         line=line_of(first),
-        change="Pass it as an argument, as a reference: `ref = ray.put(value)` once, and define the function once.",
+        change="Pass it as an argument, as a reference: `ref = ray.put(value)` once, and define the "
+        f"{first.kind or 'function'} once.",
         seconds=total(savings) / steps.count,
         savings=savings,
         other_lines=[first.line],

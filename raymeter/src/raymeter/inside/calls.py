@@ -6,7 +6,6 @@ one line on standard error.
 
 import atexit
 import functools
-import inspect
 import os
 import resource
 import sys
@@ -14,7 +13,7 @@ import threading
 import time
 from pkgutil import resolve_name
 
-from . import alternatives, describe, identity, memory, place, ray_internals, runs, tasks
+from . import alternatives, captured, describe, identity, memory, place, ray_internals, runs, tasks
 from .recorder import ALWAYS_SECONDS, Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
@@ -29,7 +28,6 @@ FIRST_PASSES = 5  # times its serialisation, which a message of a new kind may b
 FIRST_SECONDS = 0.5  # that it may take in any case
 MAX_FIRST_SECONDS = 2.0
 TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
-MAX_CAPTURED = 8  # variables of a function that are named
 MANY_REFERENCES = 50  # inside of a result, which is written then even if it is small
 SMALL_TYPES = (int, float, bool, type(None))  # whose messages are never large
 MANY_SMALL = 64  # messages of a type in a row, after which the next one is taken for small, too
@@ -701,31 +699,8 @@ def write_export(kind, begin, end, value, data):
     event["defined"] = place.class_line(users) if is_class else place.function_line(users)
     event["content"] = identity.sample_sum([data])
     if len(data) >= recorder.min_bytes:
-        event["captured"] = describe_captured(value)
+        event["captured"] = captured.describe_captured(users)
     recorder.write(event)
-
-
-def describe_captured(value):
-    """Return name, type and pickled bytes of what a function brings with it, the largest first, at most MAX_CAPTURED.
-
-    For a function, those are the global variables that it uses, and the variables of the functions around it. For a
-    class, they are its attributes. Modules are left out.
-    """
-    function = getattr(value, "__wrapped__", value)
-    try:
-        variables = inspect.getclosurevars(function)
-    except TypeError:  # a class: its attributes
-        named = dict(vars(value)) if isinstance(value, type) else {}
-    else:
-        named = {**variables.globals, **variables.nonlocals}
-    captured = []
-    for name, item in named.items():
-        if inspect.ismodule(item) or name.startswith("__"):
-            continue
-        size = alternatives.pickled_bytes(item)
-        captured.append({"name": name, "type": describe.type_name(item), "bytes": size})
-    captured.sort(key=lambda variable: -variable["bytes"])
-    return captured[:MAX_CAPTURED]
 
 
 def make_fetch_wrapper(original):
