@@ -122,3 +122,66 @@ def test_an_async_generator_stays_one(recorded):
 
     assert asyncio.run(collect()) == [0, 1]
     assert recorded[0].count == 2
+
+
+def test_an_async_generator_awaits_in_a_time_that_is_not_its_own(recorded):
+    async def work():
+        for number in range(3):
+            await asyncio.sleep(0.05)
+            yield number
+
+    async def collect():
+        async for _ in time_it(work, recorded)():
+            await asyncio.sleep(0.02)  # Ray sends it
+
+    asyncio.run(collect())
+    (run,) = recorded
+    assert run.own_seconds < 0.03 < 0.15 <= run.awaited_seconds
+    assert run.own_seconds + run.awaited_seconds < time.time() - run.start - 3 * 0.02
+    sending = [asked - given for given, asked in zip(run.items[0::2], run.items[1::2], strict=True)]
+    assert len(sending) == 3
+    assert min(sending) >= 0.02
+
+
+def test_a_coroutine_awaits_in_a_time_that_is_not_its_own(recorded):
+    async def work():
+        await asyncio.sleep(0.05)
+
+    asyncio.run(time_it(work, recorded)())
+    (run,) = recorded
+    assert run.own_seconds < 0.03 < 0.05 <= run.awaited_seconds
+
+
+def test_an_async_generator_can_be_cancelled_and_handles_it(recorded):
+    async def work():
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            yield "handled"
+
+    async def cancel():
+        task = asyncio.ensure_future(anext(time_it(work, recorded)()))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        return await task
+
+    assert asyncio.run(cancel()) == "handled"
+
+
+def test_an_async_generator_that_is_closed_is_closed_inside(recorded):
+    closed = []
+
+    async def work():
+        try:
+            yield 1
+        finally:
+            closed.append(True)
+
+    async def close():
+        generator = time_it(work, recorded)()
+        await anext(generator)
+        await generator.aclose()
+
+    asyncio.run(close())
+    assert closed == [True]
+    assert recorded[0].count == 1

@@ -25,6 +25,15 @@ def test_it_says_whether_the_task_computes():
     assert say_waiting(program, make_steps()).endswith("Trainer.train (it waits itself)")
 
 
+def test_a_task_that_awaits_something_waits_itself_although_its_own_code_computes():
+    program = make_loop(send=0.002)
+    run = Run("node-1", kind="coroutine", by_name="Trainer.train", own_seconds=0.001)
+    run.cpu_seconds = 0.001
+    run.awaited_seconds = 1.0
+    program.recording.runs.append(run)
+    assert say_waiting(program, make_steps()).endswith("Trainer.train (it waits itself)")
+
+
 def test_a_step_that_hardly_waits_says_nothing():
     assert not say_waiting(make_loop(send=0.08), make_steps())
     assert not say_waiting(Builder().program(), make_steps())

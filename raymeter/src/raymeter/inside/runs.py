@@ -18,13 +18,17 @@ LATER = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 
 
 class Run:
-    """One run of a function: the seconds of its own code, without what it awaits or what Ray does between items."""
+    """One run of a function: the seconds of its own code, without what it awaits or what Ray does between items.
+
+    `awaited_seconds` are those in which it awaits something.
+    """
 
     def __init__(self, kind):
         self.kind = kind  # "function", "coroutine" or "generator"
         self.start = time.time()
         self.own_seconds = 0.0
         self.cpu_seconds = 0.0
+        self.awaited_seconds = 0.0
         self.blocks = []  # start, seconds and CPU seconds of each long part of a coroutine
         self.items = []  # when each item was given, and when the generator was asked for the next one
         self.count = 0  # of items
@@ -34,8 +38,6 @@ class Run:
         """Begin a part of the user's code."""
         self.part_start = time.time()
         self.cpu_start = time.thread_time()
-        if self.kind == "generator" and self.count and len(self.items) < 2 * MAX_ITEMS:
-            self.items.append(self.part_start - self.start)
 
     def pause(self):
         """End a part of the user's code."""
@@ -46,6 +48,11 @@ class Run:
         is_long = seconds >= MIN_BLOCK_SECONDS and len(self.blocks) < MAX_BLOCKS
         if self.kind == "coroutine" and is_long:
             self.blocks.append([self.part_start, seconds, cpu_seconds])
+
+    def ask(self):
+        """Begin the next item of a generator, which its reader asks for."""
+        if self.count and len(self.items) < 2 * MAX_ITEMS:
+            self.items.append(time.time() - self.start)
 
     def give(self, frame):
         """Count an item that the generator gives to Ray, in a line of its frame."""
@@ -68,6 +75,7 @@ class Run:
             "seconds": time.time() - self.start,
             "own_seconds": self.own_seconds,
             "cpu_seconds": self.cpu_seconds,
+            "awaited_seconds": self.awaited_seconds,
             "blocks": self.blocks,
             "items": [round(seconds, 6) for seconds in self.items],
             "count": self.count,
@@ -75,7 +83,10 @@ class Run:
 
 
 def make_timed(function, record):
-    """Return a function that does the same, and calls `record(run, function)` when it has ended."""
+    """Return a function that does the same, and calls `record(run, function)` once, when it has ended.
+
+    A coroutine or generator has ended when all of it has. A short run is not recorded.
+    """
 
     @functools.wraps(function)
     def call(*args, **kwargs):
@@ -84,19 +95,19 @@ def make_timed(function, record):
         try:
             result = function(*args, **kwargs)
         except BaseException:
-            record_long(start, cpu_start, function, record)
+            record_unless_short(start, cpu_start, function, record)
             raise
         if isinstance(result, LATER):
             return time_later_parts(result, function, record)
-        record_long(start, cpu_start, function, record)
+        record_unless_short(start, cpu_start, function, record)
         return result
 
     call.__raymeter_timed__ = True
     return call
 
 
-def record_long(start, cpu_start, function, record):
-    """Record a run of a function that has ended, unless it was short."""
+def record_unless_short(start, cpu_start, function, record):
+    """Record a run of a function that has ended, unless it took less than MIN_SECONDS."""
     seconds = time.time() - start
     if seconds < MIN_SECONDS:
         return
@@ -117,7 +128,7 @@ def time_later_parts(result, function, record):
 
 
 class Steps:
-    """Await a coroutine, and time each part that it runs without letting go of its event loop."""
+    """Await a coroutine or the next item of a generator, and time each part that lets nothing else run."""
 
     def __init__(self, coroutine, run):
         self.coroutine = coroutine
@@ -150,15 +161,17 @@ async def time_coroutine(coroutine, function, record):
     try:
         return await Steps(coroutine, run)
     finally:
+        run.awaited_seconds = time.time() - run.start - run.own_seconds
         if run.is_written():
             record(run, function)
 
 
 def time_generator(generator, function, record):
-    """Yield what a generator yields; what Ray does with an item happens between `give` and `resume`."""
+    """Yield what a generator yields; what Ray does with an item happens between `give` and `ask`."""
     run = Run("generator")
     try:
         while True:
+            run.ask()
             run.resume()
             try:
                 item = next(generator)
@@ -178,13 +191,14 @@ async def time_async_generator(generator, function, record):
     run = Run("generator")
     try:
         while True:
-            run.resume()
+            run.ask()
+            begin = time.time() - run.own_seconds
             try:
-                item = await anext(generator)
+                item = await Steps(anext(generator), run)
             except StopAsyncIteration:
                 return
             finally:
-                run.pause()
+                run.awaited_seconds += time.time() - run.own_seconds - begin
             run.give(generator.ag_frame)
             yield item
     finally:

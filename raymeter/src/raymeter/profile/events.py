@@ -287,11 +287,15 @@ class Fetch:
 
 @dataclass
 class Run:
-    """What the user's function did in a worker, for the task `by`, without the time in which it let others run.
+    """What the user's function did in a worker, for the task `by`.
 
-    `own_seconds` and `cpu_seconds` are those of its own code. A coroutine has `blocks`: start, seconds and CPU seconds
-    of each part of 2 ms and more in which it did not let go of its event loop. A generator has `items`: the seconds
-    from its start at which it gave an item, and at which it was asked for the next one, in turns.
+    `own_seconds` and `cpu_seconds` are those of its own code, without the time in which it let others run. In
+    `awaited_seconds`, it awaited something. What Ray does between the items of a generator is in neither. Profiles of
+    earlier versions have 0.0 there, and count what an async generator awaited as its own.
+
+    A coroutine has `blocks`: start, seconds and CPU seconds of each part of 2 ms and more in which it did not let go of
+    its event loop. A generator has `items`: the seconds from its start at which it gave an item, and at which it was
+    asked for the next one, in turns.
     """
 
     process: str = ""
@@ -308,6 +312,7 @@ class Run:
     blocks: list[list[float]] = field(default_factory=list)
     items: list[float] = field(default_factory=list)  # of the first 2,000
     count: int = 0  # of items
+    awaited_seconds: float = 0.0
 
     @property
     def end(self) -> float:

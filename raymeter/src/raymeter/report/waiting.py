@@ -81,9 +81,9 @@ def awaited_name(program: Program, call: Call) -> str:
 
 
 def say_computing(program: Program, name: str) -> str:
-    """Return whether a function computes or waits itself, as far as it was recorded."""
+    """Return " (it computes)" or " (it waits itself)" for a function; "" if it was not recorded."""
     runs = [run for run in program.recording.runs if run.by_name == name]
-    seconds = sum(run.own_seconds for run in runs)
+    seconds = sum(run.own_seconds + run.awaited_seconds for run in runs)
     if not seconds:
         return ""
     computing = sum(run.cpu_seconds for run in runs)
