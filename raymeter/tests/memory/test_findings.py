@@ -264,6 +264,28 @@ def test_a_backlog_also_slows_the_code_between_its_calls() -> None:
     assert sum(saving.seconds for saving in limited if saving.part == "execute") < 0.011
 
 
+def backlog_of(lines: list[str]) -> list:
+    """Return the findings for 40 arguments that are sent from these lines in turn, and wait in a store that spills."""
+    made = made_up.recording()
+    for number in range(40):
+        start = 0.1 * number
+        line = lines[number % len(lines)]
+        made_up.add_argument(made, number, start, start + 9.0, 50 * MB, line)
+        made.calls[-1].seconds = 0.09 if number % 5 == 0 else 0.01
+    program = made_up.with_store(made, 600 * MB, spilled=900 * MB)
+    steps = Steps("a loop", [(float(n), n + 1.0) for n in range(4)], made_up.DRIVER)
+    return memory.find(program, steps)
+
+
+def test_lines_that_fill_the_store_together_share_what_they_save() -> None:
+    [alone] = backlog_of(["train.py:12"])
+    assert alone.seconds > 0.1
+    more, fewer = backlog_of(["train.py:12", "train.py:12", "train.py:12", "train.py:30"])
+    assert (more.line, fewer.line) == ("train.py:12", "train.py:30")
+    assert more.seconds == pytest.approx(3 * fewer.seconds, rel=0.01)
+    assert more.seconds + fewer.seconds == pytest.approx(alone.seconds, rel=0.2)
+
+
 def test_a_task_also_waits_for_an_argument_of_its_own_that_went_to_disk() -> None:
     program = restored_arguments(restore_seconds=5.0)
     for call in program.submissions.values():

@@ -7,8 +7,13 @@ and reports such as ray#28051 (a backlog of arguments), ray#9504 (a view keeps i
 from dataclasses import replace
 
 from raymeter.causes.savings import total
-from raymeter.causes.spilling import save_backlog, save_full_store_and_restores, save_spilling
-from raymeter.findings import Finding
+from raymeter.causes.spilling import (
+    multiply,
+    save_all_backlogs,
+    save_full_store_and_restores,
+    save_spilling,
+)
+from raymeter.findings import Finding, Saving
 from raymeter.memory.growth import Growth, find_growth
 from raymeter.memory.lives import Life, Peak, by_line, find_lives, find_peak
 from raymeter.memory.processes import Sample
@@ -107,26 +112,37 @@ def line_with_most(steps: Steps, lives: list[Life]) -> str:
 def find_backlog(
     steps: Steps, spilling: Spilling, lives: list[Life], program: Program
 ) -> list[Finding]:
-    """Return a finding for each line whose own arguments wait until they fill the store."""
+    """Return a finding for each line whose own arguments wait until they fill the store.
+
+    They fill it together, so each line gets a share of what all of them would save: that of its bytes.
+    """
     arguments = [life for life in lives if life.message.how == "argument"]
-    findings = []
+    peaks: dict[str, Peak] = {}
     for line, group in by_line(arguments).items():
         peak = find_peak(group)
         is_full = peak.bytes > FILLED_SHARE * spilling.capacity > 0
         if is_full and peak.count >= MIN_BACKLOG:
-            findings.append(describe_backlog(steps, spilling, line, peak, program))
+            peaks[line] = peak
+    if not peaks:
+        return []
+    savings = save_all_backlogs(program, steps, spilling)
+    all_bytes = sum(peak.bytes for peak in peaks.values())
+    findings = []
+    for line, peak in peaks.items():
+        own_savings = multiply(savings, peak.bytes / all_bytes)
+        findings.append(describe_backlog(steps, spilling, line, peak, own_savings))
     return findings
 
 
 def describe_backlog(
-    steps: Steps, spilling: Spilling, line: str, peak: Peak, program: Program
+    steps: Steps, spilling: Spilling, line: str, peak: Peak, savings: list[Saving]
 ) -> Finding:
+    """Return the finding for a line, with the savings that are its own."""
     size = peak.bytes / peak.count
     at_most = max(1, int(FILLED_SHARE * spilling.capacity / size))
     title = f"{peak.count:.0f} arguments of {format_bytes(size)} wait in a store of {format_bytes(spilling.capacity)}"
     if spilling.spilled >= MIN_SPILLED_BYTES:
         title += f": {format_bytes(spilling.spilled)} were spilled to disk"
-    savings = save_backlog(program, steps, spilling)
     return Finding(
         cause=BACKLOG,
         title=title,

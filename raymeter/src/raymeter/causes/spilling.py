@@ -68,8 +68,8 @@ def save_full_store_and_restores(
     ]
 
 
-def save_backlog(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
-    """Return what steps would not take with fewer arguments at the same time.
+def save_all_backlogs(program: Program, steps: Steps, spilling: Spilling) -> list[Saving]:
+    """Return what steps would not take with fewer arguments at the same time, whichever lines send them.
 
     Messages are stored at once, and nothing is spilled, so that the cores are left to the program. Before an argument
     can be read from disk, there must be room for it, so that its task may wait for both: spilling and reading.
@@ -82,7 +82,8 @@ def save_backlog(program: Program, steps: Steps, spilling: Spilling) -> list[Sav
         waits += save_slow_work(program, steps)
         waits += save_slow_tasks(program, steps)
     disk_seconds = spilling.spill_seconds + spilling.restore_seconds
-    return [*filter(during, stores), *limit(filter(during, waits), disk_seconds)]
+    limited = limit(filter(during, waits), disk_seconds)
+    return [*filter(during, stores), *limited]
 
 
 def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
@@ -153,11 +154,16 @@ def limit(savings: Iterable[Saving], most_seconds: float) -> list[Saving]:
     if seconds <= most_seconds:
         return savings
     share = most_seconds / seconds
-    limited = []
+    return multiply(savings, share)
+
+
+def multiply(savings: Iterable[Saving], share: float) -> list[Saving]:
+    """Return a share of each saving."""
+    smaller = []
     for saving in savings:
-        shorter = share * saving.seconds
-        limited.append(replace(saving, seconds=shorter))
-    return limited
+        seconds = share * saving.seconds
+        smaller.append(replace(saving, seconds=seconds))
+    return smaller
 
 
 def save_task_waits(graph: Graph) -> list[Saving]:
