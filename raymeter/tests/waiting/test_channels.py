@@ -69,6 +69,19 @@ def test_polls_of_a_channel_are_one_wait():
     assert not [call for call in program.recording.calls if call.objects == [SMALL_BATCH]]
 
 
+@pytest.mark.parametrize("ends_with_put", [True, False])
+def test_polls_that_no_get_ends_are_one_get_that_has_failed(ends_with_put):
+    builder = Builder()
+    for poll in range(5):
+        get(builder, SCORE, 1.0 + 0.1 * poll, 0.1, has_failed=True, line=LINE)
+    if ends_with_put:
+        builder.call("put", 1.6, 0.01, line=LINE)
+    first, *others = builder.program().recording.calls
+    assert (first.event, first.has_failed, first.start) == ("get", True, 1.0)
+    assert first.seconds == pytest.approx(0.5)
+    assert [call.event for call in others] == ["put"] * ends_with_put
+
+
 def test_a_get_of_the_user_that_fails_is_no_poll_of_a_channel():
     builder = Builder()
     for number in range(3):

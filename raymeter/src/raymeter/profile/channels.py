@@ -1,4 +1,4 @@
-"""Make one wait of the calls with which a compiled graph polls one of its channels.
+"""Make one get of the calls with which a compiled graph polls one of its channels.
 
 Ray waits for a channel with many short calls, each of which fails if nothing was written. The first message that is
 larger than a channel replaces it by another one, and readers then get both.
@@ -15,22 +15,25 @@ Thread = tuple[str, int]  # process and thread
 
 
 def join_polls(calls: list[Call]) -> list[Call]:
-    """Return the calls in the order of time, with one wait in place of a row of polls and the call that ends it."""
+    """Return the calls in the order of time, with one get in place of a row of polls and the get that ends it.
+
+    A row of polls that no get of its thread ends is one get that has failed, from the first poll to the last.
+    """
     written = {call.object for call in calls if call.event == "channel"}
-    begun: dict[Thread, Call] = {}  # the first poll of a row
+    rows: dict[Thread, Call] = {}  # of polls, each as one call
     joined: list[Call] = []
     for call in calls:
         thread = call.process, call.thread
-        first = begun.pop(thread, None)
+        row = rows.pop(thread, None)
         if is_poll(call, written):
-            begun[thread] = first or call
-        elif first is None:
+            rows[thread] = ended_at(row, call.end) if row is not None else call
+        elif row is None:
             joined.append(call)
         elif call.event == "get":
-            joined.append(lengthen(call, first.start))
+            joined.append(begun_at(call, row.start))
         else:
-            joined += [first, call]
-    joined += begun.values()
+            joined += [row, call]
+    joined += rows.values()
     joined.sort(key=lambda call: call.start)
     return joined
 
@@ -55,6 +58,11 @@ def is_channel(reference: str) -> bool:
     return number >= FIRST_CHANNEL
 
 
-def lengthen(call: Call, start: float) -> Call:
+def begun_at(call: Call, start: float) -> Call:
     """Return a call that has begun earlier."""
     return replace(call, start=start, seconds=call.end - start)
+
+
+def ended_at(call: Call, end: float) -> Call:
+    """Return a call that has ended later."""
+    return replace(call, seconds=end - call.start)
