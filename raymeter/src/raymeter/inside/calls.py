@@ -358,7 +358,10 @@ def submitted_task(result):
 
 
 def make_serialise_wrapper(original):
-    """Wrap the function that serialises a message, for whichever call."""
+    """Wrap the function that serialises a message, for whichever call.
+
+    `parts` are those of this thread. If writing the message fails, recording ends, and the user's call goes on.
+    """
 
     @functools.wraps(original)
     def serialise(context, value, *args, **kwargs):

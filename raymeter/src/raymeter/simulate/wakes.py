@@ -33,12 +33,15 @@ class Wake:
     chance: float
 
 
-def find_wakes(program: Program, begins: Mapping[str, float]) -> dict[str, str]:
-    """Return for coroutines the task that woke each of them; `begins` are the times at which tasks begin to run."""
-    waits = find_waits(program, begins)
+def find_wakes(program: Program, execution_starts: Mapping[str, float]) -> dict[str, str]:
+    """Return for runs of coroutines, by their task, the task that woke each of them: at most one, at its end.
+
+    `execution_starts` are the times at which tasks began to run. A method whose wakes may be chance is left out.
+    """
+    waits = find_waits(program, execution_starts)
     actors = {actor for actor, _ in waits}
     starts: dict[str, list[Start]] = defaultdict(list)
-    for name, begin in begins.items():
+    for name, begin in execution_starts.items():
         actor = program.tasks[name].actor
         if actor in actors:
             start = begin, name
@@ -51,11 +54,11 @@ def find_wakes(program: Program, begins: Mapping[str, float]) -> dict[str, str]:
     return {wake.task: wake.by for wake in wakes}
 
 
-def find_waits(program: Program, begins: Mapping[str, float]) -> dict[Method, list[Run]]:
-    """Return the runs of each method that is a coroutine in which it awaits something for long."""
+def find_waits(program: Program, execution_starts: Mapping[str, float]) -> dict[Method, list[Run]]:
+    """Return the runs of each method that is a coroutine in which it awaits something for most of its time."""
     waits: dict[Method, list[Run]] = defaultdict(list)
     for run in program.recording.runs:
-        is_known = run.kind == "coroutine" and run.by in begins
+        is_known = run.kind == "coroutine" and run.by in execution_starts
         waiting = run.seconds - run.own_seconds
         most = MAX_OWN_SHARE * run.seconds
         computes = run.own_seconds > most
@@ -67,7 +70,7 @@ def find_waits(program: Program, begins: Mapping[str, float]) -> dict[Method, li
 
 
 def find_wakes_of_method(waits: list[Run], starts: list[Start]) -> list[Wake]:
-    """Return what woke the runs of a method; nothing if it may be chance."""
+    """Return what woke the runs of a method; nothing for fewer than 3 or 80 % of its runs, or if it may be chance."""
     wakes = [find_wake(run, starts) for run in waits]
     found = [wake for wake in wakes if wake is not None]
     enough = MIN_SHARE * len(waits)
@@ -80,7 +83,7 @@ def find_wakes_of_method(waits: list[Run], starts: list[Start]) -> list[Wake]:
 
 
 def find_wake(run: Run, starts: list[Start]) -> Wake | None:
-    """Return the last task that began during a run, if this was shortly before its end."""
+    """Return the last task that began during a run, if this was at most WAKE_SECONDS before its end."""
     first = bisect_right(starts, run.start, key=time_of)
     after = bisect_right(starts, run.end, key=time_of)
     count = after - first
