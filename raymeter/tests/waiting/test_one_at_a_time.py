@@ -322,3 +322,13 @@ def test_a_loop_with_two_tasks_in_each_pass_has_its_passes_for_steps():
         if call.actor == "actor-1" or (call.objects and int(call.objects[0][24:48], 16) % 2):
             call.line = "/made/train.py:29"
     assert find_steps(program).count == PASSES * TASKS / 2
+
+
+def test_a_task_needs_the_result_of_a_task_whose_submission_was_not_recorded():
+    program = make_serial()
+    gets = [call for call in program.recording.calls if call.event == "get"]
+    unknown, after = gets[1], gets[2]
+    program.submissions.pop(unknown.objects[0][:48])
+    program.submissions[after.objects[0][:48]].references = list(unknown.objects)
+    waits = waiting.serial_waits(program, gets, is_sure=True)
+    assert [wait.call for wait in waits] == [gets[0], *gets[3:]]

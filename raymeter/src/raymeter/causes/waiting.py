@@ -243,25 +243,30 @@ def calls_of_steps(program: Program, steps: Steps) -> list[Call]:
 
 
 def serial_waits(program: Program, calls: list[Call], is_sure: bool) -> list[Wait]:
-    """Return the waits for tasks that were submitted after the last one was got, without its result as an argument.
+    """Return the waits for tasks that were submitted after the last get, and do not need what it got.
 
-    A large argument may hold such a result, unless it is sure that it does not.
+    calls: gets of one line and thread, in the order of time; the first one has none before it. A task needs what was
+    got if it has this object as an argument. A large argument may hold it, too, unless it is sure that it does not. A
+    wait for a task that was not recorded is left out.
     """
     waits = []
     last_end = 0.0
     last_object = ""
     for call in calls:
-        name = call.objects[0][:TASK_DIGITS] if call.objects else ""
+        first_object = call.objects[0] if call.objects else ""
+        name = first_object[:TASK_DIGITS]
         submission = program.submissions.get(name)
         task = program.tasks.get(name)
-        if submission is None or task is None or task.execute is None:
-            continue
-        needs_last = last_object in submission.references
-        is_later = submission.start >= last_end - CLOCK_SECONDS
-        has_large = bool(submission.messages) or submission.left_out_messages > 0
-        may_need_last = has_large and not is_sure
-        if is_later and not needs_last and not may_need_last:
-            waits.append(Wait(call, task))
+        if submission is not None and task is not None and task.execute is not None:
+            needs_last = last_object in submission.references
+            is_later = submission.start >= last_end - CLOCK_SECONDS
+            may_need_last = has_large_argument(submission) and not is_sure
+            if is_later and not needs_last and not may_need_last:
+                waits.append(Wait(call, task))
         last_end = call.end
-        last_object = call.objects[0]
+        last_object = first_object
     return waits
+
+
+def has_large_argument(submission: Call) -> bool:
+    return bool(submission.messages) or submission.left_out_messages > 0
