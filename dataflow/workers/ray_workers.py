@@ -124,7 +124,12 @@ class RayWorkers(WorkerGroup):
         return self._explain_ray_error(error)
 
     def _explain_ray_error(self, error: Exception) -> SuiteError | None:
-        """Return an error with one line; None if Ray did not raise it."""
+        """Return an error with one line: ActorRaised if an actor raised it, else RunFailed.
+
+        An error of the suite is returned as it is, and None for one that neither Ray nor the suite has raised.
+        """
+        if isinstance(error, SuiteError):
+            return error
         message = str(error).strip()
         if (
             isinstance(error, ray.exceptions.ActorDiedError)
@@ -142,7 +147,7 @@ class RayWorkers(WorkerGroup):
             return self._explain_task_error(error, message)
         if isinstance(error, ray.exceptions.RayActorError):
             return self._explain_dead_actor(error, message)
-        if isinstance(error, (ray.exceptions.RayError, SuiteError)):
+        if isinstance(error, ray.exceptions.RayError):
             return RunFailed(message.partition("\n")[0])
         return None
 

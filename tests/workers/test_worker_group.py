@@ -10,7 +10,7 @@ import pytest
 import ray
 from conftest import KILOBYTES
 
-from dataflow.errors import RunFailed
+from dataflow.errors import ActorRaised, RunFailed
 from dataflow.plan import validate
 from dataflow.workers import ray_workers, variables
 from dataflow.workers.ray_workers import RayWorkers
@@ -176,6 +176,12 @@ def test_the_text_of_an_actor_that_died_is_found_in_the_error_of_a_task_that_wai
     cause = ray.exceptions.RayActorError("ab12", "An unknown text\nand more")
     error = ray.exceptions.RayTaskError("step", "Traceback of policy\n  many lines", cause)
     assert str(ray_workers_of()._explain_ray_error(error)) == "reward died: An unknown text"
+
+
+@pytest.mark.parametrize("kind", [RunFailed, ActorRaised])
+def test_an_error_of_the_suite_stays_as_it_is_with_ray(ray_workers_of, kind):
+    error = kind("policy: a reason")
+    assert ray_workers_of()._explain_ray_error(error) is error
 
 
 def test_the_port_of_a_process_group_stays_taken_until_the_group_is_formed(ray_workers_of):
