@@ -91,10 +91,12 @@ def of_samples(build: Callable[[SampleBatch], Flow]) -> Callable[..., Flow]:
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
-    """Return `count` lengths, the same ones for the same arguments in every process; raise ValueError for a bad spec.
+    """Return `count` lengths in tokens, the same ones for the same arguments in every process.
 
-    `lognormal:200:0.6:512` has median, sigma of the logarithm, and largest. The flag is a part of the seed, so that
-    prompts and responses differ.
+    `389` is the length of all, and `uniform:10:512` has the shortest and the longest one. `lognormal:200:0.6:512` has
+    median, sigma of the logarithm, and longest: what is drawn above it gets this length. The flag is a part of the
+    seed, so that prompts and responses differ. Raise ValueError for another spec, and for lengths that are not from 1
+    to MAX_LENGTH.
     """
     kind, *numbers = str(spec).split(":")
     generator = random.Random(f"{LENGTH_SEED} {flag} {spec}")
@@ -151,9 +153,9 @@ def rlhf(
         Task(model, (DRIVER if model == "policy" else "policy",), batch.message(model))
         for model in models
     ]
-    tasks.append(
-        Task("reward", models, batch.message("reward", *(() if has_value else ("action_values",))))
-    )
+    left_out = () if has_value else ("action_values",)
+    reward = batch.message("reward", *left_out)
+    tasks.append(Task("reward", models, reward))
     if has_rule:
         tasks.append(Task("reward1", (DRIVER, "policy"), batch.message("reward1")))
     returns = tuple(task.name for task in tasks if task.name in ("value", "reward", "reward1"))

@@ -71,7 +71,10 @@ class Monitor:
         run_folder.start_driver(command, checkout, environment)
 
     def follow_driver(self, run_folder: RunFolder) -> None:
-        """Start the driver process and wait for its end."""
+        """Start the driver process and wait for its end. Raise RunFailed if it cannot be started.
+
+        The record's last run gets its times, and, if something went wrong, the status "failed" with the reason.
+        """
         self.start_driver(run_folder)
         try:
             problem = self.wait(run_folder)

@@ -130,7 +130,7 @@ PROBES: dict[str, Callable[[], Any]] = {
 
 
 def hash_clock_code() -> str:
-    """Return a hash of the modules that run inside the clock, of those that this process has imported.
+    """Return a hash (12 hexadecimal digits) of the modules inside the clock that this process has imported.
 
     Comments, docstrings and the layout of the text do not change it; another minor version of Python can. Times of
     different code are not combined.

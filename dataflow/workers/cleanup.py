@@ -72,7 +72,10 @@ class RunFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the run. Raise RunFailed if processes of it cannot be ended; only say so if an error ends the block."""
+        """End all processes of the run, and remove its folders and semaphores, by the guard if it works.
+
+        Raise RunFailed if processes cannot be ended. If an error ends the block, only print that.
+        """
         os.close(self._lock)
         if self._guard is not None:
             self._socket.close()

@@ -173,6 +173,11 @@ def line_of(program: Program, received: Received) -> str:
 
 
 def describe_change(group: Group, origins: list[Received]) -> str:
+    """Return what to do about messages whose sender has received their content before, as `origins`.
+
+    It depends on the sender: a queue; a method that returns its argument; an actor that stores it, without ray.get;
+    code that sends a part of it; or else code that passes it on.
+    """
     if QUEUE_ACTOR in group.sender:
         return "Put a reference into the queue: `queue.put([ray.put(batch)])`, and `ray.get(queue.get()[0])`."
     is_result = group.messages[0].call is None

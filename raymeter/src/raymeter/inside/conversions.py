@@ -16,8 +16,9 @@ MOST = 0.9  # of the bytes of an object that its arrays have, so that nothing el
 def replace_parts(value, replace_part):
     """Return a copy of a message with other parts; the message itself if no part was replaced.
 
-    Dicts, lists, tuples, and objects with attributes are copied. Objects whose class has its own way of pickling,
-    or its own `__new__`, stay as they are.
+    `replace_part(part)` returns another part, or the same one. Dicts, lists, tuples, and objects with attributes are
+    copied. Objects whose class has its own way of pickling, or its own `__new__`, stay as they are. Raise
+    RecursionError for a message that contains itself.
     """
     if type(value) in SIMPLE:
         return value

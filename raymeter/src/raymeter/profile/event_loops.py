@@ -111,7 +111,9 @@ class EventLoops:
     def find_sender(self, sent: Sent, tasks: list[Task], taken: dict[str, Sent]) -> Task | None:
         """Return the task that has returned a message: it ran then, and somebody has got as many bytes from it.
 
-        Of several, that is the one that ended first: an event loop stores one result after the other.
+        Of several, that is the one that ended first, because an event loop stores one result after the other. `tasks`
+        are in the order of their ends. One that already has another result (`taken`) counts only if there is no other.
+        None if no task fits.
         """
         found: Task | None = None
         earliest = sent.start - CLOCK_SECONDS

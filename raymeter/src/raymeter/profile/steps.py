@@ -279,17 +279,19 @@ def has_name(line: str, name: str) -> bool:
 
 
 def named_starts(
-    calls: Sequence[Call], named: Sequence[Call], begin: float
+    calls: Sequence[Call], named: Sequence[Call], program_start: float
 ) -> tuple[list[float], float]:
     """Return when the steps of a line begin, and when the last one ends.
 
-    Each call is a step, but those of one comprehension are one together, as far as they can be told apart.
+    calls: all calls of a thread; named: those of the line, at least one. Each of them begins a step, but those of one
+    run of a comprehension begin one together, as far as runs can be told apart. `program_start` is when the program
+    began: source code that was changed later is not read.
     """
     first = named[0]
     end = max(call.end for call in calls)
     cut = cut_at(calls, key_of(first), first.start, end)
     own = [call for call in named if key_of(call) == cut.key]
-    loops = loops_around(first.line, begin)
+    loops = loops_around(first.line, program_start)
     starts = [call.start for call in own]
     if loops and loops[0].is_comprehension:
         runs = starts_of_runs(own)

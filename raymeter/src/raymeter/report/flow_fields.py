@@ -24,7 +24,11 @@ SEQUENCE_NUMBER = '{name = "sequence number", dtype = "int64", shape = [1]}'
 
 
 def describe_fields(group: Group) -> str:
-    """Return the fields of the messages of a group as TOML. One of them is a tensor that can hold a sequence number."""
+    """Return the fields of the messages of a group as text for a list of TOML.
+
+    Bytes that no field describes are a field of their own if they are many. If no field is a tensor that can hold a
+    sequence number, such a field is added.
+    """
     fields = list(group.fields)
     described = sum(max(field.bytes, field.storage_bytes) for field in fields)
     if described < MIN_DESCRIBED_SHARE * group.bytes:

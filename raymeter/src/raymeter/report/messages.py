@@ -38,7 +38,10 @@ HEADER = Row("ms/step", "per step", "size", "sent as", "message")
 
 
 def list_messages(profile: Profile, count: int, width: int) -> list[str]:
-    """Return the lines of the table with at most `count` messages."""
+    """Return the lines of the table of the large messages, at most `count` of them, in the order of the profile.
+
+    If none of them takes MIN_LISTED_SHARE of the steps, the only line says so.
+    """
     steps = profile.steps
     smallest = MIN_LISTED_SHARE * steps.seconds * steps.count
     groups = [group for group in profile.groups if group.seconds() >= smallest]
