@@ -137,7 +137,8 @@ class Member:
     def send(self, tensor: torch.Tensor, reader: int) -> None:
         """Send a contiguous tensor, and return when the reader has copied it.
 
-        Raise RayChannelError if an actor has left, and SuiteError if the reader does not copy it in time.
+        Raise RayChannelError if an actor has left, and SuiteError if the tensor has gaps, or if the reader does not
+        copy it in time.
         """
         mailbox = self.outgoing[reader]
         self._check_open()

@@ -41,7 +41,10 @@ def number_reasons(reasons: Sequence[str | None]) -> dict[str, int]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the table. On a terminal, reasons are below it, because they are too wide for a column."""
+    """Print the table. On a terminal, reasons are below it, because they are too wide for a column.
+
+    Raise UsageError if all configurations cannot run for the same reason: then a flag is wrong.
+    """
     _, given = parse_with_options(VerbParser(__doc__, "python3 -m dataflow list [flags]"), argv)
     # These imports take time, and a wrong flag should not wait.
     from dataflow.report.render import print_table, print_text, terminal_width

@@ -148,7 +148,8 @@ class Inbox:
     ) -> None:
         """Verify all sequence numbers of the messages `first` to `last`, and every byte of those held.
 
-        Add the wrong bytes by edge and field to `wrong`. All bytes of a missing message are wrong.
+        Add the wrong bytes by edge and field to `wrong`. All bytes of a message that is missing, or one too many, are
+        wrong.
         """
         received = self.received
         self.received = []

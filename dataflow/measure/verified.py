@@ -58,7 +58,8 @@ def find_failure(
 ) -> str | None:
     """Return why the run has failed: wrong bytes, or an edge with another data path than expected; None if it is ok.
 
-    `views` has for each edge whether its readers found views of shared memory; None: for some of the tensors.
+    `wrong` has bytes by edge and field, none of them 0. `views` has for each edge whether its readers found views of
+    shared memory; None: for some of the tensors. It counts on CPUs only.
     """
     if wrong:
         total = sum(wrong.values())

@@ -68,7 +68,10 @@ def by_mapped(workers: WorkerGroup) -> Connection:
 
 
 def compile_graph(workers: WorkerGroup, hint: Hint):
-    """Return the compiled graph, and for each edge the type hint and the channel that Ray uses."""
+    """Return the compiled graph, and for each edge the type hint and the channel that Ray uses.
+
+    Raise RunFailed if an edge has another channel than the transport should use.
+    """
     plan = workers.plan
     flow = workers.sent_flow
     workers.run_in_all(prepare_channels)

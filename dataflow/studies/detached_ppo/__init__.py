@@ -122,7 +122,8 @@ def split_batch(batch: MakerBatch, trainers: int) -> list[Message]:
 def experience(count: int, batch_size: int, tokens: int, actions: int, items: str) -> Message:
     """Return `count` samples of a batch: (16 x tokens + 3 x actions + 10) bytes each.
 
-    ColossalAI sends each sample as views of the batch, and pickling a view writes the whole batch.
+    ColossalAI sends each sample as views of the batch, and pickling a view writes the whole batch. `items` is "views",
+    "clones", or "batch" for tensors with all samples.
     """
     columns = (
         ("sequences", "int64", tokens),

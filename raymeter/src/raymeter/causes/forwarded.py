@@ -108,6 +108,11 @@ def make_finding(
     origins: list[Received],
     sent_by: dict[int, Message],
 ) -> Finding:
+    """Return the finding for messages whose sender has received their content before, as `origins`.
+
+    It saves sending the messages, and reading the origins; not that others read the messages. `sent_by` has the message
+    of each origin, by the id() of the origin.
+    """
     savings = save_sending_all(program, group.messages)
     unique = {id(origin): origin for origin in origins}
     reads = [

@@ -288,7 +288,10 @@ def columns(value):
 
 
 def to_columns(part):
-    """Return the columns of a list of rows, or of a large dict or set; anything else as it is."""
+    """Return the columns of at least MIN_ROWS rows (list, tuple, dict, set or array of objects), and of any DataFrame.
+
+    Anything else is returned as it is, and so is all if the program has not imported numpy.
+    """
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return part

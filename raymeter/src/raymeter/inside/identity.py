@@ -135,9 +135,10 @@ class KnownParts:
         self.sums = {}  # of samples -> of all bytes, or None
 
     def describe(self, parts, least_bytes, has_time):
-        """Return [bytes, sum of samples, is the same] of the parts with at least so many bytes.
+        """Return [bytes, sum of samples, is the same] of the parts with at least so many bytes, and without gaps.
 
-        The last is None for a part that was not seen before, or not verified: then all bytes were not compared.
+        The last says whether all bytes are those of the last part with these samples, in this message or an earlier
+        one. It is None for a part that was not seen before, or not compared because there was no time.
         """
         described = []
         in_message = {}

@@ -61,6 +61,7 @@ def describe_cluster():
 
 
 def describe_task(event):
+    """Return the event of a task with its states (seconds since 1970) and phases (start and end) that Ray knows."""
     info = event.task_info
     updates = event.state_updates
     task = {

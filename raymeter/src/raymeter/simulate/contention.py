@@ -100,7 +100,10 @@ class Machine:
         return [other for other in begun if other.end > edge.start and other is not edge]
 
     def speed(self, edge: Edge, others: Sequence[Edge]) -> float:
-        """Return with which share of its speed an edge gets on beside others, in the mean of its time."""
+        """Return the share of its full speed (up to 1.0) with which an edge gets on beside others that overlap it.
+
+        It is the mean over the time of the edge: with n edges at a time, each has its share of the cores.
+        """
         changes: list[tuple[float, int]] = [(edge.end, 0)]
         for other in others:
             changes.append((max(edge.start, other.start), 1))

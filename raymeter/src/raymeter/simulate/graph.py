@@ -452,7 +452,8 @@ class Builder:
     def awaited_points(self, call: Call) -> list[int]:
         """Return the points at which the objects were ready for which a call waited, as far as they are known.
 
-        ray.wait waits for the first objects only: for as many as it returned, or for one if its time was over.
+        ray.wait waits for the first objects only: for as many as it returned, or for one if its time was over. Objects
+        that were ready after the end of the call are left out.
         """
         points: list[int] = []
         for reference in call.objects:
