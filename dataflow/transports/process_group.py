@@ -131,6 +131,7 @@ class Rank(Endpoint):
 
 class RankActor(Rank, Actor):
     def run(self):
+        """Join the group, and do the tasks of each iteration in their order, until this process is ended."""
         self.join()
         names = list(self.tasks)
         # NCCL's messages to and from a GPU wait for each other, and broadcasts are not matched by a tag.

@@ -171,7 +171,10 @@ def put(payload):
 
 
 def make_targets(endpoint, codec):
-    """Register memory for the messages that a worker reads. Actors have their own copy of the codec."""
+    """Register memory for the messages that a worker reads: per edge, one buffer for each iteration in flight, in turn.
+
+    The codec's `targets` get it. Actors have their own copy of the codec, the driver has the given one.
+    """
     in_flight = endpoint.plan.options.in_flight
     of_worker = getattr(endpoint, "codec", codec)
     flow = endpoint.sent_flow

@@ -91,7 +91,8 @@ def save_reading_again(messages: list[Message], repeats: list[Message]) -> list[
     """Return what actors save if they keep the content of arguments that they have read before.
 
     ray.put alone saves no reading: an actor reads an argument in each call. That takes no time worth saving if it is
-    an array in the store.
+    an array in the store. `repeats` are those of the messages whose content was sent before. Return [] if one of the
+    messages is no argument of a method.
     """
     counted = {id(message) for message in repeats}
     seen: set[tuple[str, int]] = set()

@@ -688,6 +688,7 @@ def make_export_wrapper(kind):
 
 @guarded
 def write_export(kind, begin, end, value, data):
+    """Write that a function or a class of actors was pickled for the workers; if it is large, with what it captures."""
     line, function = place.find_line()
     users = ray_internals.users_class(value)
     event = {"event": "export", "kind": kind, "name": getattr(users, "__qualname__", "function")}
