@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
+from conftest import ROOT
 from made_records import make_record, make_run, write_record
 
 from common.record_files import ARCHIVE, find_newest
@@ -189,3 +190,19 @@ def test_the_verb_archives_each_folder_of_a_tree(tmp_path, records, capsys):
     for words in ("a", "missing"):
         with pytest.raises(UsageError, match="has no single records"):
             archive.main([str(tmp_path / words)])
+
+
+def test_published_records_are_in_archives_as_they_are_made_here(tmp_path):
+    """Archives of other settings would be new files for git when somebody makes them again."""
+    results = ROOT / "results"
+    archives = files.list_files([results / "campaigns", results / "published"])
+    assert {path.name for path in archives} == {ARCHIVE}
+    for path in archives:
+        text = gzip.decompress(path.read_bytes())
+        for place, line in enumerate(text.splitlines()):
+            (tmp_path / f"{place:03}.json").write_bytes(line)
+        again = files.archive(tmp_path)
+        content = again.read_bytes()
+        assert gzip.decompress(content) == text, path
+        assert content[:10] == path.read_bytes()[:10]  # the header: the rest depends on zlib
+        again.unlink()
