@@ -132,3 +132,14 @@ def test_a_line_with_any_changed_value_is_a_record_or_an_error(data, value):
         assert found.startswith("line 2 of ")
     else:
         assert found[0] == MADE[0]
+
+
+@repeatable
+@given(st.text("ab\n\r\v\x85\u2028 ", min_size=1, max_size=9), st.booleans())
+def test_an_error_that_quotes_several_lines_has_one_line(text, is_name):
+    record = json.loads(TEXT.splitlines()[0])
+    if is_name:
+        record["runs"][0][text] = 1
+    else:
+        record["runs"][0]["status"] = text
+    assert read(compress(json.dumps(record).encode() + b"\n")).startswith("line 1 of ")
