@@ -97,7 +97,7 @@ faults: .venv/installed
 publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish
 	$(PY) -m examples.profiled.publish
-	$(PY) plot_results.py results/campaigns/*/*-flow-online-dpo.json
+	$(PY) plot_results.py results/campaigns
 
 profile-examples: .venv-profiled/installed
 	.venv-profiled/bin/python -m examples.profiled.measure
@@ -152,4 +152,4 @@ put-gigabytes: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-profiled .venv-cases .pytest_cache .ruff_cache .mypy_cache results/run-* results/*.json raymeter-profiles
+	rm -rf .venv .venv-profiled .venv-cases .pytest_cache .ruff_cache .mypy_cache .hypothesis results/run-* results/*.json raymeter-profiles

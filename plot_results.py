@@ -26,7 +26,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common import SuiteError, demo
-from common.record import ScriptRecord, ScriptRun, find_newest, load
+from common.record import ScriptRecord, ScriptRun
+from common.record_files import ARCHIVE, find_files, find_newest, is_archive, load_file
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
@@ -98,23 +99,25 @@ def read_records(paths: Sequence[Path]) -> list[ScriptRecord]:
     """Return the records in these files and below these folders; raise SuiteError if one of them has none."""
     if not paths:
         raise SuiteError("there are no records in results/: run one of the two scripts")
-    files: list[Path] = []
+    records: list[ScriptRecord] = []
     for path in paths:
         if not path.exists():
             raise SuiteError(f"{path} does not exist: give a record, or a folder of records")
-        found = find_files(path)
-        if not found:
-            raise SuiteError(f"{path} has no records (*.json): give a record, or a folder of them")
-        files += found
-    return [load(file) for file in files]
+        files = list_files(path)
+        if not files:
+            raise SuiteError(
+                f"{path} has no records (*.json, {ARCHIVE}): give a record, or a folder of them"
+            )
+        for file in files:
+            records += load_file(file)
+    return records
 
 
-def find_files(path: Path) -> list[Path]:
+def list_files(path: Path) -> list[Path]:
     """Return the files of records in a folder, without those of scripts that still run, or a file as it is."""
     if path.is_file():
         return [path]
-    found = sorted([*path.rglob("*.json"), *path.rglob("*.json.gz")])
-    return [file for file in found if file.stat().st_size]
+    return [file for file in find_files(path) if is_archive(file) or file.stat().st_size]
 
 
 def is_compared(record: ScriptRecord) -> bool:
@@ -376,7 +379,8 @@ def main() -> None:
     )
     parser.add_argument("records", nargs="*", type=Path, help="records, or folders of records")
     paths = parser.parse_args().records or find_newest(RESULTS)
-    paths = paths or sorted(PUBLISHED.glob("*/*-flow-online-dpo.json"))
+    if not paths and PUBLISHED.is_dir():
+        paths = [PUBLISHED]
     try:
         chart = make_chart(read_records(paths))
         path = choose_folder(paths[0]) / CHART_NAME

@@ -3,7 +3,6 @@
 import argparse
 import errno
 import fcntl
-import gzip
 import os
 import re
 import secrets
@@ -88,7 +87,7 @@ class ScriptRun(msgspec.Struct):
 
 
 class ScriptRecord(msgspec.Struct, kw_only=True):
-    """One configuration and its runs: one JSON file. The suite in dataflow/ adds fields, which others pass over."""
+    """One configuration and its runs. The suite in dataflow/ adds fields, which others pass over."""
 
     schema_version: Literal[10] = (
         SCHEMA_VERSION  # the script or suite of another version writes others
@@ -223,46 +222,3 @@ def replace(path: Path, content: bytes) -> None:
     finally:  # also after an interrupt
         with suppress(OSError):
             partial.unlink()
-
-
-def load(path: Path, kind: Any = ScriptRecord) -> Any:
-    """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
-    try:
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        record = msgspec.json.decode(text, type=kind)
-    except Exception as error:  # gzip and msgspec raise several kinds for a broken file
-        raise RecordError(
-            f"{path} cannot be read as a record ({str(error)[:120]}): leave it out"
-        ) from None
-    if any(run.status == "ok" and not run.seconds for run in record.runs):
-        raise RecordError(
-            f"{path} has an ok run without times, so something has changed it: leave it out"
-        )
-    return record
-
-
-def find_newest(results: Path) -> list[Path]:
-    """Return the newest folder run-* with records, or all single records if one of them is newer; [] without any.
-
-    Files that are no record are passed over: a profile, or the empty file of a script that still runs.
-    """
-    singles = sorted(path for path in results.glob("*.json") if is_record(path))
-    # The time of a folder says less: charts are added to it later.
-    in_folders = sorted(results.glob("run-*/**/*.json"), key=modified_at, reverse=True)
-    newest = next(filter(is_record, in_folders), None)
-    if newest is None or any(modified_at(path) > modified_at(newest) for path in singles):
-        return singles
-    return [results / newest.relative_to(results).parts[0]]
-
-
-def modified_at(path: Path) -> float:
-    return path.stat().st_mtime
-
-
-def is_record(path: Path) -> bool:
-    """Return whether this file can be read as a record of this version."""
-    try:
-        load(path)
-    except RecordError:
-        return False
-    return True

@@ -7,6 +7,7 @@
     python3 -m dataflow answer     show what the records say about one flow
     python3 -m dataflow nodes      measure several nodes on this machine
     python3 -m dataflow replay     measure the messages of a program that raymeter has profiled
+    python3 -m dataflow archive    join the records of a folder in one small file
 
 `--help` after a verb shows its flags, and `--version` the version.
 """
@@ -23,7 +24,7 @@ sys.path.insert(0, __file__.rpartition("/dataflow/")[0])
 import common as common  # before other modules, because it checks the version of Python
 from dataflow.errors import UsageError, did_you_mean, run_main
 
-VERBS = ("run", "list", "report", "compare", "answer", "nodes", "replay")
+VERBS = ("run", "list", "report", "compare", "answer", "nodes", "replay", "archive")
 
 
 def main(argv: Sequence[str]) -> int:

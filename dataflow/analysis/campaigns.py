@@ -138,8 +138,11 @@ def student_quantile(degrees_of_freedom: int) -> float:
 def load_campaigns(folder: Path, other: Path | None = None) -> Campaigns:
     """Return the results of each folder below this one except `other`; raise RecordError if there is none.
 
-    The results of a table share their reference times, as in the tables of one measurement.
+    `other` is a folder, or a file in it. The results of a table share their reference times, as in the tables of one
+    measurement.
     """
+    if other is not None and other.is_file():
+        other = other.parent
     campaigns = {}
     for path in sorted(folder.glob("*")):
         is_other = other is not None and path.samefile(other)

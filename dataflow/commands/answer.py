@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from common.record import find_newest
+from common.record_files import find_newest
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.commands.list import plan_variant
 from dataflow.errors import UsageError

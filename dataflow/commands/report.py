@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.record import find_newest
+from common.record_files import find_newest
 from dataflow.errors import RecordError
 from dataflow.plan.command_line import VerbParser
 from dataflow.plan.options import CAMPAIGNS, RESULTS

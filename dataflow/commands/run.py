@@ -24,6 +24,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+from common.record_files import find_files
 from dataflow.catalogue.catalogue import TRANSPORTS, suites
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
@@ -32,6 +33,7 @@ from dataflow.plan.command_line import Planned, VerbParser, parse_with_options
 from dataflow.plan.durations import Durations
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.plan.plan import Plan
+from dataflow.records.folder import RecordFolder
 from dataflow.units import format_bytes
 
 
@@ -73,7 +75,7 @@ def add_selection(parser: VerbParser) -> None:
         type=Path,
         metavar="PATH",
         help="new file for the record of one configuration, or new folder for several records and "
-        "their charts (default: a new name in results/)",
+        "their charts; those of a suite are one file at the end (default: a new name in results/)",
     )
 
 
@@ -282,20 +284,24 @@ def format_iterations(
     return "-" if seconds is None else f"{runs * seconds:.0f} s"
 
 
-def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
+def find_new_items(
+    items: Sequence[Item], folder: RecordFolder, is_continued: bool
+) -> Sequence[Item]:
     """Return the items that continue no record; raise UsageError if the folder has records of another measurement."""
-    records = (path for path in folder.rglob("*.json*") if path.suffix in (".json", ".gz"))
-    written = {path for path in records if path.is_file()}
-    if others := written - {item.path for item in items}:
+    others = {*find_files(folder.path)} - {item.path for item in items} - {folder.archive}
+    if others:
         raise UsageError(
-            f"--output {folder}: it has records of another measurement, such as "
+            f"--output {folder.path}: it has records of another measurement, such as "
             f"{min(others).name}, which would be in the same charts: give a new folder"
         )
-    earlier = [item for item in items if is_continued and item.path.exists()]
-    for item in earlier:
-        if not item.skipped:
-            item.load_finished_runs()
-    return [item for item in items if item not in earlier]
+    if not is_continued:
+        folder.require_new()
+        return items
+    earlier = folder.load_earlier()
+    for item in items:
+        if item.path in earlier and not item.skipped:
+            item.keep_finished_runs(earlier[item.path])
+    return [item for item in items if item.path not in earlier]
 
 
 def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
@@ -305,7 +311,7 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
     if len(items) == 1:
         show_record(items[0], bool(arguments.columns))
         return 0
-    if not any(item.saved_path == item.path for item in items):
+    if not any(item.saved_path.is_relative_to(output) for item in items):
         return 1  # the records are elsewhere, which was printed
     if arguments.against:
         return compare.main([str(output / "old"), str(output / "new"), "--mixed"])
@@ -373,7 +379,9 @@ def main(argv: Sequence[str]) -> int:
     measured = [*chain.from_iterable(groups)]
     items = [item for item in items if item.skipped] + measured
     is_dry = arguments.dry_run
-    new_items = [] if is_dry else find_new_items(items, output, arguments.is_continued)
+    is_pairwise = arguments.paired or arguments.against
+    folder = RecordFolder(output, items, is_archived=bool(arguments.suite) and not is_pairwise)
+    new_items = [] if is_dry else find_new_items(items, folder, arguments.is_continued)
     with supervisor.new_records(new_items):
         # --continue has the same --output, and so the same order.
         ordered = order_runs(groups, arguments.runs, seed=output.resolve().name)
@@ -381,7 +389,7 @@ def main(argv: Sequence[str]) -> int:
         print_plans(items, [run.item.plan for run in remaining], arguments, output)
         if is_dry:
             return 0
-        codes = supervisor.measure_all(ordered)
+        codes = supervisor.measure_all(ordered, folder)
     if 130 in codes and len(items) > 1 and not arguments.against:
         print_continuation(arguments, output)
         runs = chain.from_iterable(item.record.runs for item in items)

@@ -24,6 +24,7 @@ from dataflow.measure.monitor import Monitor, run_beside
 from dataflow.plan.command_line import Planned, plan_configuration
 from dataflow.plan.options import FLAGS
 from dataflow.records import files
+from dataflow.records.folder import RecordFolder
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Record, Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs
@@ -47,12 +48,10 @@ class Item:
             self.record.environments["0"] = describe_environment()
             self.record.runs.append(Run(status="skipped", reason=str(self.skipped)))
 
-    def load_finished_runs(self) -> None:
-        """Keep the record and the finished runs of an earlier call (--continue)."""
+    def keep_finished_runs(self, record: Record) -> None:
+        """Take over the record of an earlier call (--continue), with those of its runs that have finished."""
         self.is_continued = True
-        record = files.load(self.path)
-        earlier = structs.replace(record, environments={}, runs=[])
-        if earlier != structs.replace(self.record, environments={}, runs=[]):
+        if not files.is_same_measurement(record, self.record):
             raise UsageError(
                 f"--continue: {self.path} was measured with other flags: give the same flags again"
             )
@@ -69,7 +68,7 @@ class Item:
         for key in (*MACHINE_KEYS, "git_commit"):
             if (now.get(key) or None) != (then.get(key) or None):
                 raise UsageError(
-                    f"--continue: {self.path} was measured with another {key}: measure all again"
+                    f"--continue: {self.label} was measured with another {key}: measure all again"
                 )
 
     def save(self) -> None:
@@ -175,7 +174,7 @@ class ScheduledRun:
     pair: str = ""  # shared by two runs of a paired measurement
 
 
-def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
+def measure_all(groups: Sequence[Sequence[Item]], folder: RecordFolder) -> list[int]:
     """Measure one run after the other, and leave out what an earlier call finished. The runs of a group are a pair.
 
     Return the last exit code of each run; after 130, nothing more is measured.
@@ -183,8 +182,10 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
     scheduled = schedule_runs(groups)
     codes: list[int] = []
     with only_measurement():
+        folder.take_apart()
         for item in {run.item for run in scheduled if run.item.is_continued}:
-            item.load_finished_runs()  # again, because the call that held the lock may have finished more
+            # Again, because the call that held the lock may have finished more.
+            item.keep_finished_runs(files.load(item.path))
         remaining = find_remaining(scheduled)
         begin = time.monotonic()
         for run in remaining:
@@ -197,6 +198,8 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
                 print_progress(run.item, position, seconds_so_far, seconds_left)
             if codes[-1] == 130:
                 break
+        if 130 not in codes:
+            folder.join()
     return codes
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from made_records import make_record, make_run, rows_of, write_campaign, write_record
 
+from common.record_files import ARCHIVE
 from dataflow.analysis.campaigns import Factor, combine, leave_one_out, load_campaigns, predict
 from dataflow.commands import compare
 from dataflow.errors import RecordError, UsageError
-from dataflow.records import machine
+from dataflow.records import files, machine
 from dataflow.report.campaign_tables import campaign_sections
 from dataflow.report.tables import short_label
 
@@ -213,8 +214,10 @@ def test_compare_says_if_the_code_inside_the_clock_is_another_one(tmp_path, caps
         write_campaigns(tmp_path / "campaigns", {"2026-12-01-ffff": 8.1}, code="changed")
         / "2026-12-01-ffff"
     )
-    assert compare.main([str(published), str(mine)]) == 0  # a campaign is not compared with itself
-    assert capsys.readouterr().out.splitlines()[1].endswith("inside, with other code")
+    files.archive(mine)
+    for new in (mine, mine / ARCHIVE):  # a campaign is not compared with itself
+        assert compare.main([str(published), str(new)]) == 0
+        assert capsys.readouterr().out.splitlines()[1].endswith("inside, with other code")
 
 
 def test_compare_rejects_a_measurement_of_other_configurations(tmp_path):

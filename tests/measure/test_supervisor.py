@@ -7,12 +7,14 @@ from conftest import KILOBYTES
 from made_records import make_run
 
 from common import record as records
+from common.record_files import ARCHIVE
 from dataflow.commands import run
 from dataflow.errors import RecordError, RunFailed, SuiteError
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import make_items, new_records, plan_configuration
 from dataflow.plan import validate
 from dataflow.records import files
+from dataflow.records.folder import RecordFolder
 from dataflow.records.schema import Run
 
 
@@ -33,18 +35,25 @@ def test_what_cannot_be_measured_or_written_leaves_no_file(no_gpu, monkeypatch, 
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("is_archived", "name"), [(False, "00-torch-memcpy.json"), (True, ARCHIVE)]
+)
+def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(
+    monkeypatch, tmp_path, is_archived, name
+):
     """--continue reads the records when the other call can write them no more."""
     own, other = (
         make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0] for _ in range(2)
     )
     files.create(other.path, other.record)
-    own.load_finished_runs()
+    own.keep_finished_runs(files.load(own.path))
 
     @contextmanager
     def finish_first():
         other.record.runs.append(make_run([1.0]))
         other.save()
+        if is_archived:
+            files.archive(tmp_path)
         yield
 
     def measure_run(item, order, pair):
@@ -54,8 +63,11 @@ def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypat
 
     monkeypatch.setattr(supervisor, "only_measurement", finish_first)
     monkeypatch.setattr(supervisor, "measure_run", measure_run)
-    assert supervisor.measure_all([[own], [own]]) == [0]
-    assert [run.seconds[0] for run in files.load(own.path).runs] == [1.0, 2.0]
+    folder = RecordFolder(tmp_path, [own], is_archived)
+    assert supervisor.measure_all([[own], [own]], folder) == [0]
+    (record,) = files.load_all([tmp_path])
+    assert [run.seconds[0] for run in record.runs] == [1.0, 2.0]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize(("error", "status", "reason", "expected"), [
@@ -103,7 +115,8 @@ def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_othe
         replace(path, content)
 
     monkeypatch.setattr(supervisor.Monitor, "follow_driver", follow_driver)
+    folder = RecordFolder(tmp_path, items, is_archived=True)
     with new_records(items):
-        assert supervisor.measure_all([[item] for item in items]) == [1, 0]
+        assert supervisor.measure_all([[item] for item in items], folder) == [1, 0]
     assert not items[0].path.exists() and items[1].saved_path == items[1].path
     assert [files.load(item.saved_path).runs[0].seconds for item in items] == [[1.0]] * 2

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 from conftest import ROOT
 
-from common import record as common_record
-from dataflow.records import schema
+from dataflow.records import files, schema
 from dataflow.records.schema import NodeCosts, Run
 
 ADDERS = ("append", "extend", "update", "setdefault")
@@ -101,6 +100,5 @@ def test_the_costs_of_nodes_in_older_records_can_be_read(tmp_path):
 
 
 def test_the_published_records_of_clusters_can_be_read():
-    paths = [*(ROOT / "results" / "published" / "cluster").rglob("*.json*")]
-    records = [common_record.load(path, schema.Record) for path in paths]
+    records = files.load_all([ROOT / "results" / "published" / "cluster"])
     assert any(run.node_costs for record in records for run in record.runs)

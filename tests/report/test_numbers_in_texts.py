@@ -326,7 +326,7 @@ def runs_that_hung():
     configurations = (
         [find("published/rdt", "rdt nixl-pull")],
         load_headline()[NIXL],
-        [find("published/rdt-nixl-huge-pages.json", "rdt nixl --huge-pages")],
+        [find("published", "rdt nixl --huge-pages")],
     )
     counts = []
     for results in configurations:

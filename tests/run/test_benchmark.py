@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from made_records import make_record, make_run, write_campaign
 
+from common.record_files import ARCHIVE
 from dataflow.analysis.result import Result
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, SuitePart, suites
 from dataflow.commands import list as list_command
@@ -68,7 +69,7 @@ def test_list_has_every_configuration_its_duration_and_what_this_machine_lacks(
 def test_after_an_interrupt_configurations_that_have_begun_are_compared(
     measured, monkeypatch, capsys, tmp_path, names, count, words
 ):
-    def measure_some(runs):
+    def measure_some(runs, folder):
         for (item,), transport in list(zip(runs, ("refs", "bytes"), strict=False))[:count]:
             item.record.runs.extend(make_record(transport, [1.0], [2.0]).runs)
         return [130]
@@ -286,6 +287,71 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
 
 
 @pytest.fixture
+def suite_of_three(monkeypatch, measured, tmp_path):
+    """Return the words that measure a suite of two configurations, and of a third one that is skipped."""
+    part = SuitePart("configurations", ["torch memcpy", "torch mapped", "torch nccl"])
+    monkeypatch.setitem(suites(), "quick", [part])
+    return ["--suite", "quick", "--output", str(tmp_path)]
+
+
+def count_runs(folder):
+    """Return the number of runs of each record by its transport."""
+    records = files.load_all([folder])
+    return {record.configuration.transport: len(record.runs) for record in records}
+
+
+def test_the_records_of_a_suite_are_one_file_at_the_end_and_can_be_continued(
+    suite_of_three, measured, tmp_path
+):
+    argv, path = suite_of_three, tmp_path / ARCHIVE
+    assert benchmark.main([*argv, "--runs", "2"]) == 0
+    assert [*tmp_path.iterdir()] == [path]
+    assert count_runs(tmp_path) == {"memcpy": 2, "mapped": 2, "nccl": 1}
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=f"{ARCHIVE} exists: .*, give --continue"):
+        benchmark.main([*argv, "--runs", "3"])
+    with pytest.raises(
+        UsageError, match=f"{ARCHIVE} has a record of other flags .*, torch memcpy:"
+    ):
+        benchmark.main([*argv, "--continue", "--timeout", "60"])
+    assert (path.read_bytes(), [*tmp_path.iterdir()]) == (before, [path])
+    measured.clear()
+    assert benchmark.main([*argv, "--runs", "2", "--continue"]) == 0
+    assert (path.read_bytes(), measured) == (before, [])
+    assert benchmark.main([*argv, "--runs", "3", "--continue"]) == 0
+    assert sorted(name for _, name in measured) == ["00-torch-memcpy.json", "01-torch-mapped.json"]
+    assert [*tmp_path.iterdir()] == [path]
+    assert count_runs(tmp_path) == {"memcpy": 3, "mapped": 3, "nccl": 1}
+
+
+def test_a_suite_that_is_interrupted_keeps_a_file_per_configuration_until_it_is_continued(
+    suite_of_three, measured, monkeypatch, tmp_path
+):
+    measure = supervisor.measure_run
+
+    def interrupt(item, order, pair):
+        measure(item, order, pair)
+        return 130
+
+    with monkeypatch.context() as patched:
+        patched.setattr(supervisor, "measure_run", interrupt)
+        assert benchmark.main(suite_of_three) == 130
+    assert len([*tmp_path.glob("0?-torch-*.json")]) == len([*tmp_path.iterdir()]) == 3
+    assert count_runs(tmp_path) == {"memcpy": 1, "mapped": 0, "nccl": 1}
+    assert benchmark.main([*suite_of_three, "--continue"]) == 0
+    assert [*tmp_path.iterdir()] == [tmp_path / ARCHIVE]
+    assert count_runs(tmp_path) == {"memcpy": 1, "mapped": 1, "nccl": 1}
+
+
+def test_a_folder_with_the_archive_of_another_measurement_is_rejected(suite_of_three, tmp_path):
+    assert benchmark.main(suite_of_three) == 0
+    argv = ["torch gloo", "torch mapped", "--continue", "--output", str(tmp_path)]
+    with pytest.raises(UsageError, match="or of another measurement, torch memcpy: give the same"):
+        benchmark.main(argv)
+    assert [*tmp_path.iterdir()] == [tmp_path / ARCHIVE]
+
+
+@pytest.fixture
 def measure_made_runs(monkeypatch, no_gpu):
     """measure_made_runs(*changes): the runs that are measured next are made ones, each with these changes."""
 
@@ -315,8 +381,7 @@ def test_a_disturbed_run_is_measured_again_at_most_twice_and_the_reason_is_print
     argv = ["--suite", "quick", "torch memcpy", *flags, "--output", str(tmp_path)]
     measure_made_runs(*({"other_cores": cores} for cores in busy))
     code = benchmark.main([*argv, "--runs", "1"])
-    path = tmp_path / "00-torch-memcpy.json"
-    record = files.load(path)
+    (record,) = files.load_all([tmp_path])
     assert [run.order for run in record.runs] == [0] * count
     assert code == int(Result((record,)).status != "ok")
     printed = capsys.readouterr().out
@@ -328,7 +393,8 @@ def test_a_disturbed_run_is_measured_again_at_most_twice_and_the_reason_is_print
     assert printed.count("is measured again") == count - 1
     measure_made_runs({"other_cores": 0})
     benchmark.main([*argv, "--runs", "2", "--continue"])
-    assert [run.order for run in files.load(path).runs][count:] == [1]
+    (record,) = files.load_all([tmp_path])
+    assert [run.order for run in record.runs][count:] == [1]
 
 
 @pytest.mark.parametrize(("runs", "code"), [
@@ -361,7 +427,7 @@ def test_the_path_of_a_record_is_printed_once(measure_made_runs, capsys, tmp_pat
 def test_an_interrupt_is_the_exit_code_and_says_how_to_continue_also_with_make(
     measured, monkeypatch, capsys, tmp_path
 ):
-    monkeypatch.setattr(supervisor, "measure_all", lambda runs: [1, 130])
+    monkeypatch.setattr(supervisor, "measure_all", lambda runs, folder: [1, 130])
     monkeypatch.setenv("DATA_FLOW_MAKE", 'make quick FLAGS="--continue --output OUTPUT"')
     assert benchmark.main(["torch memcpy", "torch mapped", "--output", str(tmp_path)]) == 130
     shown = capsys.readouterr().out
@@ -379,7 +445,7 @@ def test_a_skipped_configuration_beside_a_measured_one_is_no_failure(measured, c
 def test_records_that_were_saved_elsewhere_are_not_looked_for_in_the_output(
     measured, monkeypatch, tmp_path
 ):
-    def measure_all(runs):
+    def measure_all(runs, folder):
         for (item,) in runs:
             item.path.unlink()
             item.saved_path = tmp_path / "elsewhere.json"

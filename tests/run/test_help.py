@@ -14,7 +14,7 @@ from conftest import ROOT
 from made_records import make_run
 
 from dataflow import __main__ as program
-from dataflow.commands import answer, compare, replay, report, run
+from dataflow.commands import answer, archive, compare, replay, report, run
 from dataflow.commands import list as list_command
 from dataflow.flows.catalogue import FLOWS
 from dataflow.measure import supervisor
@@ -24,6 +24,7 @@ from dataflow.plan.options import PRESETS
 
 COMMAND = re.compile(r"python3? -m dataflow (\w+)(.*)")
 PARSERS = {
+    "archive": archive.parse_command,
     "answer": answer.parse_command,
     "compare": compare.parse_arguments,
     "replay": replay.make_parser().parse_all,
@@ -31,7 +32,7 @@ PARSERS = {
 }
 OF_NODES = ("--nodes", "--rate", "--command")  # each has a value
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-VERBS_OF_THE_SUITE = ("run", "list", "report", "compare", "answer", "nodes", "replay")
+VERBS_OF_THE_SUITE = ("run", "list", "report", "compare", "answer", "nodes", "replay", "archive")
 
 
 def find_docstrings(path):

@@ -1,5 +1,7 @@
 """Run what the pages show: commands of README.md, examples, and the additions of CONTRIBUTING.md to a copy."""
 
+import gzip
+import json
 import os
 import re
 import shutil
@@ -9,6 +11,8 @@ from textwrap import dedent
 
 import pytest
 from conftest import ROOT, copy_project
+
+from common.record_files import ARCHIVE
 
 EXAMPLES = sorted(
     path.stem
@@ -68,16 +72,12 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
         return done.stdout
 
     printed = run("--suite", "judges", "--output", "out", "--allow-disturbed")
-    first, _ = sorted((tmp_path / "out").glob("*.json"))
-    record = first.read_text()
-    for text in (
-        '"suite": "judges"',
-        '"colour": true',
-        '"birds": 7',
-        '"samples": 3',
-        '"verdict -> driver": "clone"',
-    ):
-        assert text in record
+    lines = gzip.decompress((tmp_path / "out" / ARCHIVE).read_bytes()).splitlines()
+    record, _ = map(json.loads, lines)
+    assert (record["suite"], record["arguments"]["colour"]) == ("judges", True)
+    assert record["workload"]["sizes"]["samples"] == 3
+    assert record["runs"][0]["birds"] == 7
+    assert record["runs"][0]["data_paths"]["verdict -> driver"] == "clone"
     assert "birds" in printed and "torch clone --colour" in printed
     assert (tmp_path / "out" / "judges.svg").exists()
     assert re.search("torch clone +1 x 20 ", run("--suite", "benchmark", "--dry-run"))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from common import RecordError, SuiteError
+from common import RecordError, SuiteError, record_files
 from common import record as records
 from common.sizes import EDGES, message_bytes
 from common.timing import ScriptEndpoint, count_iterations, time_group
@@ -132,7 +132,7 @@ def test_a_record_has_every_sample_in_its_place(flags):
         for number in count_iterations(warmup=2, iterations=3):
             readings = iter([10.0, 10.0 + number])
             time_group([number], 1, str, str, run.save_times, readings.__next__)
-    (run,) = records.load(flags.output).runs
+    (run,) = record_files.load(flags.output).runs
     assert (run.status, run.first_seconds, run.warmup_seconds, run.seconds) == (
         "ok",
         1,
@@ -160,7 +160,7 @@ def test_the_samples_of_a_record_whose_path_became_a_folder_are_saved_elsewhere(
         run.seconds.append(0.5)
         path.mkdir()
     assert flags.output.parent == tmp_path and str(flags.output) in capsys.readouterr().err
-    assert records.load(flags.output).runs[0].seconds == [0.5]
+    assert record_files.load(flags.output).runs[0].seconds == [0.5]
 
 
 def test_a_script_waits_while_another_one_or_the_suite_measures(flags, capsys, monkeypatch):
@@ -177,7 +177,7 @@ def test_the_record_of_an_unexpected_error_has_its_real_reason(flags):
     with pytest.raises(ZeroDivisionError), records.recorded_run(flags) as run:
         run.seconds.append(0.5)
         raise ZeroDivisionError("no iteration")
-    (run,) = records.load(flags.output).runs
+    (run,) = record_files.load(flags.output).runs
     assert (run.status, run.reason) == ("failed", "ZeroDivisionError: no iteration")
     assert run.seconds == [0.5]
 
@@ -197,7 +197,7 @@ def test_a_tensor_in_memory_that_another_process_could_write_is_a_view(endpoints
 
 def test_the_newest_records_are_found_beside_files_that_are_none(flags, tmp_path):
     results = tmp_path / "results"
-    assert records.find_newest(results) == []
+    assert record_files.find_newest(results) == []
     flags.output = results / "run-1" / "refs.json"
     flags.output.parent.mkdir(parents=True)
     with records.recorded_run(flags) as run:
@@ -208,11 +208,11 @@ def test_the_newest_records_are_found_beside_files_that_are_none(flags, tmp_path
         later.parent.mkdir(exist_ok=True)
         later.write_text('{"steps": 3}')
         os.utime(later, (2**31, 2**31))
-    assert records.find_newest(results) == [results / "run-1"]
+    assert record_files.find_newest(results) == [results / "run-1"]
     single = results / "refs.json"
     shutil.copy(flags.output, single)
     (results / "advice.json").write_text("[]")
-    assert records.find_newest(results) == [single]
+    assert record_files.find_newest(results) == [single]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 10**5, '{"schema_version": 6}', "[1]", "\x00"])
@@ -220,4 +220,4 @@ def test_what_is_no_record_is_one_error(tmp_path, text):
     (tmp_path / "record.json").write_text(text)
     for name in ("record.json", "missing.json"):
         with pytest.raises(RecordError, match=r"cannot be read as a record .*: leave it out$"):
-            records.load(tmp_path / name)
+            record_files.load(tmp_path / name)

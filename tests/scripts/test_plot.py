@@ -9,6 +9,8 @@ import pytest
 from conftest import ROOT
 from made_records import make_record, make_run, write_record
 
+from dataflow.records import files
+
 
 @pytest.fixture
 def plot(monkeypatch, capsys):
@@ -134,6 +136,23 @@ def test_the_newest_records_are_drawn_beside_themselves(plot, write, tmp_path):
     assert plot(root=tmp_path)[-1] == str(tmp_path / "results" / "run-2" / "benchmark_result.svg")
 
 
+def test_an_archive_is_drawn_as_its_single_records_are(plot, write, tmp_path):
+    shutil.copy(ROOT / "plot_results.py", tmp_path)
+    write("results/run-1/one.json", "refs", [1.0])
+    write("results/run-1/two.json", "ref-queue", [2.0])
+    folder = tmp_path / "results" / "run-1"
+    single = plot(folder)
+    chart = (folder / "benchmark_result.svg").read_text()
+    archive = files.archive(folder)
+    for words in ((folder,), (archive,), ()):  # without words, it is the newest one
+        (folder / "benchmark_result.svg").unlink()
+        assert plot(*words, root=tmp_path) == single
+        assert (folder / "benchmark_result.svg").read_text() == chart
+    archive.write_bytes(archive.read_bytes()[:-1])
+    with pytest.raises(SystemExit, match=r"records\.jsonl\.gz cannot be read as a record \(Comp"):
+        plot(folder)
+
+
 def test_a_profile_is_not_taken_for_the_newest_records(plot, write, tmp_path):
     shutil.copy(ROOT / "plot_results.py", tmp_path)
     write("results/run-1/one.json", "refs", [1.0])
@@ -160,7 +179,7 @@ def test_the_published_chart_equals_what_the_published_records_give(plot, tmp_pa
     ("typo.json", "typo.json does not exist: give a record, or a folder of records"),
     ("notes.md", "notes.md cannot be read as a record (JSON is malformed"),
     ("broken.json", "broken.json cannot be read as a record (Object missing required field"),
-    ("empty", "empty has no records (*.json): give a record, or a folder of them"),
+    ("empty", "empty has no records (*.json, records.jsonl.gz): give a record, or a folder of them"),
 ])  # fmt: skip
 def test_what_is_no_record_is_one_line(plot, tmp_path, name, message):
     (tmp_path / "notes.md").write_text("# Notes")

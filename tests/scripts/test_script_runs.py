@@ -9,7 +9,7 @@ import psutil
 import pytest
 from conftest import KILOBYTES, LEAVE_SECONDS, ROOT, RUN_SECONDS, copy_project
 
-from common.record import load
+from common.record_files import load
 
 STORE, GRAPH = (
     ROOT / "simulate_chat_learn_data_flow.py",

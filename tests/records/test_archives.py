@@ -1,0 +1,208 @@
+"""Test archives: they have what the single records had, and no kill while one is made loses a record."""
+
+import gzip
+import os
+import shutil
+from unittest.mock import Mock
+
+import msgspec
+import pytest
+from conftest import ROOT
+from made_records import make_record, make_run, write_record
+
+from common.record_files import ARCHIVE, find_newest
+from dataflow.commands import archive, report
+from dataflow.errors import RecordError, UsageError
+from dataflow.records import files
+from dataflow.records.schema import Run
+
+NAMES = ("driver-queue", "refs", "bytes")
+
+
+@pytest.fixture
+def records():
+    """Return three records, whose times differ."""
+    return [make_record(name, [0.1 + 0.2 * place]) for place, name in enumerate(NAMES)]
+
+
+def write_singles(folder, records):
+    """Write each record to a file of its own, in this order of names."""
+    for place, record in enumerate(records):
+        write_record(folder / f"{place}.json", record)
+    return folder
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_an_archive_has_the_records_in_the_order_of_their_names(tmp_path, records):
+    path = files.archive(write_singles(tmp_path / "run", records))
+    assert (path.name, names_in(path.parent)) == (ARCHIVE, [ARCHIVE])
+    for source in (path, path.parent, tmp_path):
+        assert files.load_all([source]) == records
+
+
+def test_a_line_has_the_numbers_as_they_were_written(tmp_path):
+    """A number such as 0.30000000000000004 or 1e-05 is copied, and not read and written again."""
+    write_record(tmp_path / "record.json", make_record("refs", [0.5]))
+    text = (tmp_path / "record.json").read_text().replace("0.5", "5.000e-01")
+    (tmp_path / "record.json").write_text(text)
+    (line,) = gzip.decompress(files.archive(tmp_path).read_bytes()).splitlines()
+    assert b'"seconds":[5.000e-01]' in line
+    assert msgspec.json.format(line, indent=1).decode() + "\n" == text
+
+
+def test_equal_records_give_equal_archives(tmp_path, records):
+    """Neither the time, nor the folder, nor the names of the files are in them."""
+    first = files.archive(write_singles(tmp_path / "first", records))
+    other = tmp_path / "other"
+    for place, record in enumerate(records):
+        single = write_record(other / f"record-{place}.json", record)
+        os.utime(single, (0, 0))
+    content = first.read_bytes()
+    assert files.archive(other).read_bytes() == content
+    flags, time = content[3], content[4:8]
+    assert (flags, time) == (0, bytes(4))  # RFC 1952: no name, and no time
+
+
+def test_records_are_added_to_an_archive(tmp_path, records):
+    files.archive(write_singles(tmp_path, records[:2]))
+    write_record(tmp_path / "0.json", records[2])
+    assert files.load_all([tmp_path]) == [records[2], *records[:2]]  # by name
+    (tmp_path / "compressed.json.gz").write_bytes(
+        gzip.compress(msgspec.json.encode(make_record("numpy", [1.0])))
+    )
+    files.archive(tmp_path)
+    loaded = files.load_all([tmp_path])
+    assert [record.configuration.transport for record in loaded] == [*NAMES, "numpy"]
+    assert names_in(tmp_path) == [ARCHIVE]
+
+
+def test_skipped_configurations_that_are_equal_stay_two(tmp_path):
+    skipped = make_record("refs", Run(status="skipped", reason="no GPU"))
+    files.archive(write_singles(tmp_path, [skipped, skipped]))
+    assert files.load_all([tmp_path]) == [skipped, skipped]
+
+
+def test_a_run_that_two_records_have_is_cited_with_its_configuration(tmp_path, records):
+    path = files.archive(write_singles(tmp_path / "a", records))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    cited = f"b/{ARCHIVE}: store driver-queue has a run that {path}: store driver-queue has too"
+    with pytest.raises(RecordError, match=cited):
+        files.load_all([tmp_path])
+    more = msgspec.structs.replace(records[1], runs=[*records[1].runs, make_run([9.0])])
+    single = write_record(tmp_path / "a" / "z.json", more)
+    before = path.read_bytes()
+    cited = f"{single} has a run that {path}: store refs has too: leave one of them out"
+    for read in (files.archive, lambda folder: files.load_all([folder])):
+        with pytest.raises(RecordError, match=cited):
+            read(path.parent)
+    assert (path.read_bytes(), names_in(path.parent)) == (before, [ARCHIVE, "z.json"])
+
+
+@pytest.mark.parametrize("step", range(1, 6))
+def test_a_kill_while_an_archive_is_made_loses_no_record(tmp_path, monkeypatch, records, step):
+    """Step 1 is before the archive is written, 2 after it, and 3 to 5 are those in which single files are removed."""
+    write_singles(tmp_path, records)
+    unlink = type(tmp_path).unlink
+    left = step - 2
+
+    def remove_some(path, missing_ok=False):
+        nonlocal left
+        if path.suffix == ".json":
+            left -= 1
+            if left <= 0:
+                raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        if step == 1:
+            patched.setattr("common.record.os.replace", Mock(side_effect=KeyboardInterrupt))
+        elif step == 2:
+            patched.setattr(files, "flush", Mock(side_effect=KeyboardInterrupt))
+        else:
+            patched.setattr(type(tmp_path), "unlink", remove_some)
+        files.archive(tmp_path)
+    assert len(names_in(tmp_path)) == {1: 3, 2: 4, 3: 4, 4: 3, 5: 2}[step]
+    assert sorted(files.load_all([tmp_path]), key=str) == sorted(records, key=str)
+    files.archive(tmp_path)
+    assert names_in(tmp_path) == [ARCHIVE] and files.load_all([tmp_path]) == records
+
+
+def damage(content, name):
+    """Return the bytes of an archive with one kind of damage."""
+    lines = gzip.decompress(content).splitlines(keepends=True)
+    changed = {
+        "empty": b"",
+        "cut off": content[: len(content) // 2],
+        "other bytes": content[:-8] + bytes(8),
+        "no archive": b"[]\n",
+        "a line is cut off": gzip.compress(b"".join(lines)[:-9]),
+        "an older version": gzip.compress(
+            lines[0] + lines[1].replace(b'"schema_version":10', b'"schema_version":9')
+        ),
+    }
+    return changed[name]
+
+
+@pytest.mark.parametrize(("name", "reason"), [
+    ("empty", "records.jsonl.gz ends in the middle of a record"),
+    ("cut off", r"records.jsonl.gz cannot be read as a record \(Compressed file ended"),
+    ("other bytes", r"records.jsonl.gz cannot be read as a record \((CRC check failed|Incorrect data check|Error -3)"),
+    ("no archive", r"records.jsonl.gz cannot be read as a record \(Not a gzipped file"),
+    ("a line is cut off", "records.jsonl.gz ends in the middle of a record"),
+    ("an older version", r"line 2 of .*records.jsonl.gz cannot be read as a record \(Invalid enum value 9"),
+])  # fmt: skip
+def test_a_damaged_archive_is_one_line(tmp_path, records, name, reason):
+    path = files.archive(write_singles(tmp_path, records))
+    path.write_bytes(damage(path.read_bytes(), name))
+    for source in (path, tmp_path):
+        with pytest.raises(RecordError, match=f"{reason}.*: leave it out$") as error:
+            files.load_all([source])
+        assert "\n" not in str(error.value)
+
+
+def test_a_decompressed_archive_can_be_read(tmp_path, records):
+    path = files.archive(write_singles(tmp_path, records))
+    text = gzip.decompress(path.read_bytes())
+    (tmp_path / "records.jsonl").write_bytes(text)
+    assert files.load_all([tmp_path / "records.jsonl"]) == records
+
+
+def test_an_archive_in_the_newest_folder_is_found(tmp_path, records):
+    write_singles(tmp_path / "run-1", records)
+    newest = files.archive(write_singles(tmp_path / "run-2", records))
+    os.utime(newest, (2**31, 2**31))
+    assert find_newest(tmp_path) == [tmp_path / "run-2"]
+
+
+def test_the_verb_archives_each_folder_of_a_tree(tmp_path, records, capsys):
+    write_singles(tmp_path / "a", records[:1])
+    write_singles(tmp_path / "a" / "b", records[1:])
+    assert archive.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path / 'a' / ARCHIVE}: 1 record",
+        f"{tmp_path / 'a' / 'b' / ARCHIVE}: 2 records",
+    ]
+    assert report.main([str(tmp_path / "a" / "b" / ARCHIVE)]) == 0
+    assert (tmp_path / "a" / "b" / "configurations.svg").exists()
+    for words in ("a", "missing"):
+        with pytest.raises(UsageError, match="has no single records"):
+            archive.main([str(tmp_path / words)])
+
+
+def test_published_records_are_in_archives_as_they_are_made_here(tmp_path):
+    """Archives of other settings would be new files for git when somebody makes them again."""
+    results = ROOT / "results"
+    archives = files.list_files([results / "campaigns", results / "published"])
+    assert {path.name for path in archives} == {ARCHIVE}
+    for path in archives:
+        text = gzip.decompress(path.read_bytes())
+        for place, line in enumerate(text.splitlines()):
+            (tmp_path / f"{place:03}.json").write_bytes(line)
+        again = files.archive(tmp_path)
+        content = again.read_bytes()
+        assert gzip.decompress(content) == text, path
+        assert content[:10] == path.read_bytes()[:10]  # the header: the rest depends on zlib
+        again.unlink()
