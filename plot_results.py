@@ -34,9 +34,8 @@ PUBLISHED = RESULTS / "campaigns"
 CHART_NAME = "benchmark_result.svg"
 ITERATIONS = 100
 MIB = 2**20
-COMPARED_FLAGS = {
-    "retain_memory"
-}  # without --check-every, so every byte of their messages was verified
+# There is no --check-every, so every byte of their messages was verified.
+COMPARED_FLAGS = {"retain_memory"}
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
 TITLES = {"online-dpo": "ChatLearn's data flow: policy, reference and reward model"}
 ROW_HEIGHT = 0.8  # of a configuration; the rest is space

@@ -1,4 +1,4 @@
-"""Check that the lines of the code hold few ideas, its functions are short, and the formatter decides the layout."""
+"""Check that lines hold few ideas, functions are short, comments are in place, and the formatter decides the layout."""
 
 import ast
 import re
@@ -42,6 +42,10 @@ def product_files() -> list[Path]:
     inside = [path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")]
     files = sorted([*ROOT.glob("*.py"), *inside])
     return [file for file in files if "tests" not in file.relative_to(ROOT).parts]
+
+
+def files_of_laboratory() -> list[Path]:
+    return [file for file in product_files() if not file.is_relative_to(ROOT / "raymeter")]
 
 
 def files_of_rooms() -> list[Path]:
@@ -109,6 +113,37 @@ def find_overrides(text: str) -> list[int]:
             found.append(number)
         before = line.strip()
     return found
+
+
+def find_comments_behind(text: str) -> list[int]:
+    """Return the lines whose comment stands behind a closing bracket, or in brackets that hold one value alone.
+
+    The formatter moves them there, away from what they explain.
+    """
+    found = []
+    lines = ["", *text.splitlines(), ""]
+    for number in range(1, len(lines) - 1):
+        before, line, after = (part.strip() for part in lines[number - 1 : number + 2])
+        # A comment behind code has two spaces before it. Those for tools stay where they are.
+        if not re.search("  # (?!fmt:|type:|noqa)", line):
+            continue
+        is_alone = before.endswith((" (", "[")) and re.match(r"[\])]( =|$)", after)
+        if re.match(r"[)\]}][^\"']*  # ", line) or is_alone:
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize("file", files_of_laboratory(), ids=name_of)
+def test_comments_are_above_what_they_explain(file: Path) -> None:
+    assert find_comments_behind(file.read_text(encoding="utf-8")) == [], "put the comment above"
+
+
+def test_comments_behind_brackets_are_found() -> None:
+    assert find_comments_behind("x = f(\n    a\n)  # why\n") == [3]
+    assert find_comments_behind("x: int = (\n    None  # why\n)\n") == [2]
+    assert find_comments_behind("x: dict[\n    str, int  # why\n] = {}\n") == [2]
+    text = "x = (\n    1,  # one\n    2,  # two\n)  # fmt: skip\ny = f(a)  # why\n"
+    assert find_comments_behind(text) == []
 
 
 @pytest.mark.parametrize("file", product_files(), ids=name_of)

@@ -85,9 +85,8 @@ class SampleBatch:
 
 def of_samples(build: Callable[[SampleBatch], Flow]) -> Callable[..., Flow]:
     """Return a flow function whose parameters are those of SampleBatch."""
-    return wraps(SampleBatch, updated=())(
-        lambda **sizes: build(SampleBatch(**sizes))
-    )  # flow_sizes reads the signature
+    # The flow has the signature of SampleBatch, which flow_sizes reads.
+    return wraps(SampleBatch, updated=())(lambda **sizes: build(SampleBatch(**sizes)))
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:

@@ -200,9 +200,8 @@ def by_direct_transport(
     results = flow.edges_to(DRIVER)
     for task in flow.tasks:
         method = workers.actors[task.actor].forward_step
-        is_answer = (
-            has_proxy and task.name in flow.returns
-        )  # of the proxy actor, which is an ordinary result
+        # The answer of the proxy actor is an ordinary result.
+        is_answer = has_proxy and task.name in flow.returns
         methods[task.name] = (
             method if is_answer or codec else method.options(tensor_transport=ray_name)
         )
@@ -218,9 +217,8 @@ def by_direct_transport(
         answers = ray.get(references)
         return codec.decode_all(answers, results, workers.driver.device) if codec else answers
 
-    requested = (
-        "" if ray_name == "GLOO" else AS_REQUESTED
-    )  # the loopback interface counts the bytes of gloo
+    # The loopback interface counts the bytes of gloo, and nothing counts those of the others.
+    requested = "" if ray_name == "GLOO" else AS_REQUESTED
     paths = {str(edge): f"Ray Direct Transport, {ray_name}{requested}" for edge in flow.edges}
     if has_proxy:
         of_driver = (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER))

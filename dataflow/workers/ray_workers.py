@@ -132,9 +132,8 @@ class RayWorkers(WorkerGroup):
         ):
             names = ray_internals.CONSTRUCTOR.findall(message) or ["an actor"]
             last_line = message.splitlines()[-1]
-            reason = re.sub(
-                r"^\s*(\w+\.)*(?=\w+:)", "", last_line
-            )  # without the module of its class
+            # The class of the error, without its module.
+            reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", last_line)
             return ActorRaised(f"{names[-1]} raised {reason}")
         if isinstance(error, ray.exceptions.RayTaskError):
             if isinstance(error.cause, ray.exceptions.RayActorError):
