@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ ROOMS = (
 MAX_NODES_PER_LINE = 9.0
 MIN_LINES = 40  # of code; smaller files are not judged
 MAX_FUNCTION_LINES = 40
+# Each of the two scripts is read alone, or beside the other: what stands for a model has the same name in both. Neither
+# imports the other, and no other module imports them.
+SHARED_CLASSES = {
+    "Model": {"simulate_chat_learn_data_flow.py", "ray_cg_simulate_chat_learn_data_flow.py"}
+}
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Classes of flags are tables of data.
 FLAG_TABLES = (
@@ -113,6 +119,23 @@ def find_overrides(text: str) -> list[int]:
             found.append(number)
         before = line.strip()
     return found
+
+
+def find_classes(files: Iterable[Path]) -> dict[str, set[str]]:
+    """Return the names of classes, and for each the files that define one of this name."""
+    found = defaultdict(set)
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].add(name_of(file))
+    return found
+
+
+def test_no_two_classes_share_a_name() -> None:
+    # An example has classes of its own, which its reader copies.
+    files = [file for file in files_of_laboratory() if not file.is_relative_to(ROOT / "examples")]
+    shared = {name: owners for name, owners in find_classes(files).items() if len(owners) > 1}
+    assert shared == SHARED_CLASSES
 
 
 def find_comments_behind(text: str) -> list[int]:
