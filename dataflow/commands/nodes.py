@@ -12,7 +12,6 @@ the kernel ends all processes of the nodes, and removes their networks and their
 
 import math
 import os
-import secrets
 import shlex
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from common.ray_settings import NODES_CLUSTER
 from common.record import only_measurement
 from dataflow.catalogue.catalogue import suites
 from dataflow.commands.run import parse_arguments
@@ -40,11 +40,7 @@ NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", 
 def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
     """Run a command on the first of several nodes, and return its exit code; 130 if it was interrupted."""
     variables = {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_enable_metrics_collection": "0",
-        "RAY_worker_niceness": "0",
-        "RAY_enable_worker_prestart": "0",
+        **NODES_CLUSTER,
         # Of each node, unlike the lock of this process.
         "TMPDIR": "/dev/shm/tmp",
         "DATA_FLOW_LOCK": "/dev/shm",

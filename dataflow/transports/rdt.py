@@ -22,7 +22,7 @@ from dataflow.flows.message import ALIGNMENT_BYTES
 from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports.process_group import read_logged_paths
 from dataflow.transports.store import call_tasks
-from dataflow.workers.ray_internals import transport_manager
+from dataflow.workers.ray_internals import call_in, put_by, transport_manager
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 POOL_MARGIN = 64 * 2**20  # bytes of a pool besides the messages
@@ -48,12 +48,11 @@ def by_group(workers: WorkerGroup, backend: str) -> Connection:
             f"file://{plan.run_folder}/rendezvous",
             world_size=len(actors),
         )
-        ray.get(
-            [
-                a.__ray_call__.remote(lambda _, rank=rank: join(rank=rank))
-                for rank, a in enumerate(actors)
-            ]
-        )
+
+        def join_as(_: Actor, rank: int) -> None:
+            join(rank=rank)
+
+        ray.get([call_in(actor, partial(join_as, rank=rank)) for rank, actor in enumerate(actors)])
     # An existing cluster may have groups of other runs.
     create_collective_group(actors, backend=backend, name=f"actors-{plan.run_folder.name}")
     return by_direct_transport(
@@ -166,8 +165,11 @@ class Fetch(Codec):
         )
 
 
+put_by_nixl = put_by("NIXL")
+
+
 def put(payload):
-    return [ray.put(payload, _tensor_transport="NIXL")]
+    return [put_by_nixl(payload)]
 
 
 def make_targets(endpoint, codec):
@@ -206,12 +208,12 @@ def by_direct_transport(
             method if is_answer or codec else method.options(tensor_transport=ray_name)
         )
 
+    put_query = put_by(ray_name)
+
     def submit(query):
         if codec:
             return call_tasks(flow, methods, codec.encode(query))
-        return call_tasks(
-            flow, methods, query if has_proxy else ray.put(query, _tensor_transport=ray_name)
-        )
+        return call_tasks(flow, methods, query if has_proxy else put_query(query))
 
     def collect(references):
         answers = ray.get(references)
