@@ -11,7 +11,6 @@ Ray is imported by the functions, because the guard of a run, which must start q
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from common.ray_settings import SEEN_VERSION as SEEN_VERSION
@@ -63,7 +62,12 @@ def put_by(transport: str) -> Callable[[Any], Any]:
     """Return ray.put for a transport of Ray Direct Transport, such as NIXL: the tensors stay in this process."""
     import ray
 
-    return partial(ray.put, _tensor_transport=transport)
+    ray_put = ray.put
+
+    def put(payload: Any) -> Any:
+        return ray_put(payload, _tensor_transport=transport)
+
+    return put  # a partial of ray.put would take longer
 
 
 def read_store_bytes() -> StoreBytes:
