@@ -35,9 +35,8 @@ PUBLISHED = RESULTS / "campaigns"
 CHART_NAME = "benchmark_result.svg"
 ITERATIONS = 100
 MIB = 2**20
-COMPARED_FLAGS = {
-    "retain_memory"
-}  # without --check-every, so every byte of their messages was verified
+# There is no --check-every, so every byte of their messages was verified.
+COMPARED_FLAGS = {"retain_memory"}
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
 TITLES = {"online-dpo": "ChatLearn's data flow: policy, reference and reward model"}
 ROW_HEIGHT = 0.8  # of a configuration; the rest is space
@@ -70,7 +69,7 @@ class Machine:
 
 
 @dataclass
-class Chart:
+class BarChart:
     """What is drawn. Configurations and machines are in the order of the chart."""
 
     bars: list[Bar]
@@ -142,7 +141,7 @@ def last_start(record: ScriptRecord) -> str:
     return max((run.started_at for run in record.runs), default="")
 
 
-def make_chart(records: Iterable[ScriptRecord]) -> Chart:
+def make_chart(records: Iterable[ScriptRecord]) -> BarChart:
     """Choose what is compared: runs that count, of equal work with the messages of the newest record.
 
     Raise SuiteError if nothing is left.
@@ -164,7 +163,7 @@ def make_chart(records: Iterable[ScriptRecord]) -> Chart:
         raise SuiteError(describe_nothing(doubtful_runs))
     drawn = {bar.machine for bar in bars}
     shown = [record for record in compared if machine_of(record) in drawn]
-    return Chart(
+    return BarChart(
         bars,
         configurations=sort_configurations(bars),
         machines=find_machines(shown),
@@ -269,7 +268,7 @@ def format_number(value: float) -> str:
     return f"{value:,.{max(0, 3 - digits_before_point)}f}"
 
 
-def draw(chart: Chart) -> Figure:
+def draw(chart: BarChart) -> Figure:
     """Return the figure: a row per configuration, and in it a bar per machine with a dot per run."""
     rows = len(chart.configurations)
     height = 2.2 + rows * (0.2 + 0.15 * len(chart.machines)) + 0.17 * len(chart.machines)
@@ -288,7 +287,7 @@ def draw(chart: Chart) -> Figure:
     return figure
 
 
-def draw_machine(axes: Axes, chart: Chart, number: int, machine: str) -> None:
+def draw_machine(axes: Axes, chart: BarChart, number: int, machine: str) -> None:
     """Draw the bars of one machine, at their places in the rows of the configurations."""
     thickness = ROW_HEIGHT / len(chart.machines)
     offset = (number + 0.5) * thickness - ROW_HEIGHT / 2
@@ -310,7 +309,7 @@ def draw_machine(axes: Axes, chart: Chart, number: int, machine: str) -> None:
         )
 
 
-def write_caption(chart: Chart) -> list[str]:
+def write_caption(chart: BarChart) -> list[str]:
     """Return the lines below the chart: what was moved, what is shown, and what is left out."""
     smallest = min(chart.message_bytes)
     largest = max(chart.message_bytes)
@@ -342,7 +341,7 @@ def format_mebibytes(size: int) -> str:
     return f"{size / MIB:,.3g} MiB"
 
 
-def print_times(chart: Chart) -> None:
+def print_times(chart: BarChart) -> None:
     """Print the time of each bar, and if there are two configurations, their ratio on each machine."""
     for name in chart.configurations:
         for machine in chart.machines:
@@ -354,7 +353,7 @@ def print_times(chart: Chart) -> None:
             print_ratio(chart, machine)
 
 
-def print_ratio(chart: Chart, machine: str) -> None:
+def print_ratio(chart: BarChart, machine: str) -> None:
     """Print how many times as long one configuration takes as the other, if both were measured on this machine."""
     bars = sorted(chart.bars_of(machine), key=lambda bar: bar.seconds)
     if len(bars) != 2:

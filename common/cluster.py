@@ -18,14 +18,13 @@ from ray.exceptions import RayError
 
 from common import SuiteError
 from common.gpus import count_gpus
+from common.ray_settings import SENT_VARIABLES
 from common.sizes import EDGES, MIN_STORE_BYTES, MODELS, STORED_ITERATIONS
 
 PR_SET_CHILD_SUBREAPER = 36
 MAX_FOLDER_LENGTH = 21  # of temporary folders, below which Ray's paths of sockets are short enough
 END_SECONDS = 10
 START_SECONDS = 120  # for all models: Ray waits without an end for GPUs that are not free
-# Of this process, for the processes of a cluster that was started with other ones.
-SENT_VARIABLES = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS")
 
 
 @contextmanager

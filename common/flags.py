@@ -4,13 +4,13 @@ import argparse
 import importlib.util
 import os
 import platform
-import secrets
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 from common.gpus import count_gpus, default_device, share_of_gpu
+from common.ray_settings import COPIES, PRIVATE_CLUSTER, TOKEN_MODE
 from common.sizes import MODELS, check_memory, message_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -22,17 +22,6 @@ LOWEST = {"iterations": 1, "warmup": 0, "batch_size": 1, "prompt_seq_len": 1}
 TRANSPORTS = {
     "store": ("driver-queue", "ref-queue", "refs"),
     "graph": ("shm", "nccl", "cuda-ipc", "pickle"),
-}
-# Readers get copies, and not views of the object store.
-COPIES = {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0"}
-PRIVATE_CLUSTER = {  # variables that Ray reads when it is imported, and that its processes inherit
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listen on 127.0.0.1 only
-    "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise, Ray writes a token into the home folder
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_enable_worker_prestart": "0",
-    "RAY_worker_niceness": "0",  # Ray's default is 15
-    "no_proxy": "127.0.0.1,localhost",  # gRPC would send Ray's messages to a proxy
 }
 
 
@@ -65,8 +54,9 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
     if not flags.address:
         os.environ |= PRIVATE_CLUSTER
     elif Path("~/.ray/auth_token").expanduser().exists():
-        # as clusters that were started with `ray start`
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        # As clusters that were started with `ray start`; a user may have chosen otherwise.
+        for name, value in TOKEN_MODE.items():
+            os.environ.setdefault(name, value)
     return flags
 
 

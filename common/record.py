@@ -22,9 +22,8 @@ from common.gpus import name_gpus
 from common.sizes import EDGES
 
 SCHEMA_VERSION: Literal[10] = 10
-Seconds = Annotated[
-    float, msgspec.Meta(gt=0, le=1e6)
-]  # longer than any iteration: such a number is an error
+# Longer than any iteration: such a number is an error.
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 MAX_OTHER_CORES = 0.3  # that other programs use during a run, if few cores are idle
 MAX_OTHER_SHARE = 0.1  # of the idle cores, that other programs may use on a larger machine
 MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
@@ -51,9 +50,8 @@ class ScriptRun(msgspec.Struct):
     # CPU use of other programs and idle cores, from the first iteration to the last; None: unknown, as in the scripts.
     other_cores: float | None = None
     idle_cores: float | None = None
-    steal_cores: float = (
-        0.0  # in which the hypervisor ran other virtual machines, in the same period
-    )
+    # In which the hypervisor ran other virtual machines, in the same period.
+    steal_cores: float = 0.0
     # Whether the times had settled after the warm-up; None: unknown, as with a fixed number of warm-up iterations.
     settled: bool | None = None
 
@@ -89,12 +87,10 @@ class ScriptRun(msgspec.Struct):
 class ScriptRecord(msgspec.Struct, kw_only=True):
     """One configuration and its runs. The suite in dataflow/ adds fields, which others pass over."""
 
-    schema_version: Literal[10] = (
-        SCHEMA_VERSION  # the script or suite of another version writes others
-    )
-    workload: dict[
-        str, Any
-    ]  # what is moved: flow, message, sizes, and edges with from, to and bytes
+    # The scripts and the suite of another version write another one.
+    schema_version: Literal[10] = SCHEMA_VERSION
+    # What is moved: flow, message, sizes, and edges with from, to and bytes.
+    workload: dict[str, Any]
     configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
     traced: bool = False  # whether the suite recorded stages, which is part of the times
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
@@ -171,9 +167,8 @@ def describe_machine() -> dict[str, Any]:
 @contextmanager
 def only_measurement() -> Iterator[None]:
     """Wait while another script or suite measures on this machine, because both would disturb each other."""
-    folder = os.open(
-        os.environ.get("DATA_FLOW_LOCK", "/dev/shm"), os.O_RDONLY
-    )  # tests set the variable
+    # Tests set the variable DATA_FLOW_LOCK.
+    folder = os.open(os.environ.get("DATA_FLOW_LOCK", "/dev/shm"), os.O_RDONLY)
     with ExitStack() as stack:
         stack.callback(os.close, folder)  # which frees the lock, as the end of this process does
         try:

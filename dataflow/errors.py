@@ -54,9 +54,8 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     Other exit codes: 2 for an error of the user, 130 if the user or a signal interrupted the program.
     """
     for number in INTERRUPTS:
-        if (
-            number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN
-        ):  # nohup ignores SIGHUP
+        # The command nohup ignores SIGHUP, and that stays so.
+        if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     for file_number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)

@@ -26,9 +26,8 @@ STUDIES_FOLDER = Path(__file__).with_name("studies")
 class Study:
     """What a study adds. Names of the form "module:object" are relative to its folder, and imported when needed."""
 
-    flows: Mapping[str, Callable[..., Any]] = field(
-        default_factory=dict
-    )  # name, also of the table -> function
+    # Name, also of the table -> function.
+    flows: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     # A frozen dataclass of flags, which is `options.study.<name of the folder>`. None: it has no flags.
     flags: type[Any] | None = None
     # --message: name -> the flow as it is sent, from the flow of the user. None: as the user draws it, and the form
@@ -41,9 +40,8 @@ class Study:
     add_tasks: Callable[[Any, Any], "Added"] = lambda options, flow: Added(flow)
     # From the options: how many iterations lie between two full verifications. None: the study does not decide it.
     group_size: Callable[[Any], int | None] = lambda options: None
-    is_used: Callable[[Any], bool] = lambda plan: (
-        False
-    )  # whether the actors of a plan have its part
+    # Whether the actors of a plan have its part.
+    is_used: Callable[[Any], bool] = lambda plan: False
     part: str = ""  # a Part
     # A function that returns what the record keeps, and why the run has failed, or None. Its arguments are the plan,
     # what `end_group` returned for each group of iterations (by worker) and whether the group was timed, and a function

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+# Bytes of a unit; a number alone is bytes.
 BYTES = {
     "B": 1,
     "kB": 10**3,
     "MB": 10**6,
     "GB": 10**9,
     "TB": 10**12,
-} | BINARY  # a number alone is bytes
+} | BINARY
 SECONDS: dict[str, Fraction | int] = {
     "s": 1,
     "ms": Fraction(1, 1000),

@@ -17,9 +17,8 @@ def before(rollout, trainer):
 
 
 def after(rollout, trainer):
-    tokens = rollout.generate.options(
-        tensor_transport="gloo"
-    ).remote()  # it must not change before it is fetched
+    # It must not change before it is fetched.
+    tokens = rollout.generate.options(tensor_transport="gloo").remote()
     return ray.get(trainer.train.remote(tokens))
 
 

@@ -27,9 +27,8 @@ class Trainer(actors.Trainer):
         self.view = View(folder, EDGE, SLOTS, 1, [EDGE.reader])
 
     def read(self, handle):
-        result = self.train(
-            self.view.open(handle)
-        )  # a view: never write to it, and keep none after `release`
+        # A view: never write to it, and keep none after `release`.
+        result = self.train(self.view.open(handle))
         self.view.release()
         return result
 

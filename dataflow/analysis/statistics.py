@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +13,8 @@ CONFIDENCE = 0.95  # of the intervals
 POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
 SIGNIFICANCE = 0.01  # at 0.05, two or three of 50 equal configurations would be called different
 NO_DIFFERENCE = "cannot be told apart"
-TOO_NOISY = (
-    "varied too much to be ranked"  # the interval does not contain 1, and p is above SIGNIFICANCE
-)
+# The interval does not contain 1, and p is above SIGNIFICANCE.
+TOO_NOISY = "varied too much to be ranked"
 UNRANKED = (NO_DIFFERENCE, TOO_NOISY)
 
 
@@ -38,13 +39,15 @@ class Ratio:
             runs = "one run" if self.runs == 1 else f"{self.runs} runs"
             return f"{runs}: no verdict"
         if self.p >= SIGNIFICANCE:
-            return NO_DIFFERENCE if self.interval[0] <= 1 <= self.interval[1] else TOO_NOISY
+            low, high = self.interval
+            return NO_DIFFERENCE if low <= 1 <= high else TOO_NOISY
         return "slower" if self.value > 1 else "faster"
 
 
 def typical_seconds(run_seconds: Sequence[float]) -> float:
     """Return the geometric mean of the runs' medians."""
-    return float(np.exp(np.log(run_seconds).mean()))
+    logarithms = np.log(run_seconds)
+    return float(np.exp(logarithms.mean()))
 
 
 def interval(run_seconds: Sequence[float]) -> tuple[float, float] | None:
@@ -57,27 +60,41 @@ def ratio(run_seconds: Sequence[float], baseline: Sequence[float], paired: bool 
 
     The test is Welch's; for paired runs, which met nearly the same conditions, it is Student's of the pairs' ratios.
     """
-    from scipy.stats import (
-        t,
-        ttest_ind,
-        ttest_rel,
-    )  # takes half a second, which a run does not need
+    # Importing scipy takes half a second, which a run does not need.
+    from scipy.stats import ttest_ind, ttest_rel
 
     ours = np.log(run_seconds)
     theirs = np.log(baseline)
-    value = float(np.exp(ours.mean() - theirs.mean()))
+    difference = ours.mean() - theirs.mean()
+    value = float(np.exp(difference))
     runs = min(len(ours), len(theirs))
     if runs < MIN_RUNS:
         return Ratio(value, runs)
-    if not any(
-        map(np.ptp, [ours - theirs] if paired else [ours, theirs])
-    ):  # synthetic records have no variance
+    compared = [ours - theirs] if paired else [ours, theirs]
+    # Synthetic records have no variance.
+    if not any(map(np.ptp, compared)):
         return Ratio(value, runs, (value, value), float(value == 1), 0.0)
     outcome = ttest_rel(ours, theirs) if paired else ttest_ind(ours, theirs, equal_var=False)
     interval = outcome.confidence_interval(CONFIDENCE)
-    error = (interval.high - interval.low) / 2 / t.ppf((1 + CONFIDENCE) / 2, outcome.df)
-    low, high = np.exp(interval)
-    detectable = np.expm1(
-        error * (t.ppf(1 - SIGNIFICANCE / 2, outcome.df) + t.ppf(POWER, outcome.df))
+    low, high = map(float, np.exp(interval))
+    return Ratio(
+        value,
+        runs,
+        interval=(low, high),
+        p=float(outcome.pvalue),
+        detectable=find_detectable(interval, outcome.df),
     )
-    return Ratio(value, runs, (float(low), float(high)), float(outcome.pvalue), float(detectable))
+
+
+def find_detectable(interval: Any, freedom: float) -> float:
+    """Return the smallest slowdown that is found with a probability of POWER.
+
+    `interval` has the ends of a logarithmic one, and `freedom` is the degrees of freedom of its test.
+    """
+    from scipy.stats import t
+
+    quantile = partial(t.ppf, df=freedom)
+    half_width = (interval.high - interval.low) / 2
+    error = half_width / quantile((1 + CONFIDENCE) / 2)
+    needed_errors = quantile(1 - SIGNIFICANCE / 2) + quantile(POWER)
+    return float(np.expm1(error * needed_errors))

@@ -26,9 +26,8 @@ class Runtime:
     """A module with transports, and the processes that it starts."""
 
     name: str  # the first word of every configuration of this runtime
-    module: (
-        str  # of dataflow, which has its transports; those of a study may have modules of their own
-    )
+    # Of dataflow, which has its transports; those of a study may have modules of their own.
+    module: str
     uses_ray: bool = True
 
 
@@ -45,22 +44,17 @@ class Requirements:
     edge_between_actors: bool = False  # it moves no message from or to the driver
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
     processor: str = ""  # as platform.machine() names it; "": any
-    proxy_actor: bool = (
-        False  # the driver can neither send nor receive, so an actor does it in its place
-    )
+    # The driver can neither send nor receive, so an actor does it in its place.
+    proxy_actor: bool = False
     single_process: bool = False  # all actors run in the driver's process
-    one_input: bool = (
-        False  # each task reads one message: readers of a broadcast that wait for each other block
-    )
-    ray_cpus: int | None = (
-        None  # CPUs that a private Ray cluster says it has; None: those of the machine
-    )
-    ray_actors: bool = (
-        False  # without Ray on one machine; with --address, its processes are Ray actors
-    )
-    single_buffer_channels: bool = (
-        False  # a channel holds one message, so a path holds a fixed number of iterations
-    )
+    # Each task reads one message: readers of a broadcast that wait for each other block.
+    one_input: bool = False
+    # CPUs that a private Ray cluster says it has; None: those of the machine.
+    ray_cpus: int | None = None
+    # Without Ray on one machine; with --address, its processes are Ray actors.
+    ray_actors: bool = False
+    # A channel holds one message, so a path holds a fixed number of iterations.
+    single_buffer_channels: bool = False
     senders_wait: bool = False  # between actors, a sender waits until the reader has its copy
 
 
@@ -78,24 +72,18 @@ class Transport:
     # of a call ("arguments"), only once per reader ("calls"), or also twice per reader, into and out of a queue actor
     # ("buffers"). "channels": nothing: the channels of a compiled graph are made once.
     stores: Literal["", "messages", "arguments", "calls", "buffers", "channels"] = ""
-    carries_objects: bool = (
-        False  # any Python object that can be pickled, also one that is no dict of tensors
-    )
-    uses_sockets: bool = (
-        False  # payloads pass through a network interface: on one machine, the loopback
-    )
-    once_per_node: bool = (
-        False  # a message crosses once to a node, however many of its readers are there
-    )
-    bypasses_kernel: bool = (
-        False  # RDMA, NVLink, CUDA IPC or NCCL may carry payloads, which no interface counts
-    )
-    gives_views: bool = (
-        False  # readers get a view of memory that they do not own; otherwise they own a copy
-    )
-    can_receive_in_place: bool = (
-        False  # a reader fetches its messages, and can say where they arrive
-    )
+    # Any Python object that can be pickled, also one that is no dict of tensors.
+    carries_objects: bool = False
+    # Payloads pass through a network interface: on one machine, the loopback.
+    uses_sockets: bool = False
+    # A message crosses once to a node, however many of its readers are there.
+    once_per_node: bool = False
+    # RDMA, NVLink, CUDA IPC or NCCL may carry payloads, which no interface counts.
+    bypasses_kernel: bool = False
+    # Readers get a view of memory that they do not own; otherwise they own a copy.
+    gives_views: bool = False
+    # A reader fetches its messages, and can say where they arrive.
+    can_receive_in_place: bool = False
     registers_memory: bool = False  # for example for RDMA, before it is sent
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
 
@@ -118,9 +106,8 @@ class Variant:
     iterations: int  # timed iterations per run of the full suite; 0: the suite does not have the configuration
     flags: Mapping[str, Any] = field(default_factory=dict)
     explanation: str = ""  # the difference from a simpler configuration
-    advice: Mapping[str, str] = field(
-        default_factory=dict
-    )  # use_when, needs, copies (per edge), breaks
+    # Its keys: use_when, needs, copies (per edge), breaks.
+    advice: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -135,9 +122,8 @@ class SuitePart:
     configurations: list[str]  # names with flags of their own
     flags: str = ""  # added to each of them
     traced: bool = False  # each is measured with --trace
-    compare: list[list[str]] = field(
-        default_factory=list
-    )  # old and new, for a sentence at the end of a measurement
+    # Old and new, for a sentence at the end of a measurement.
+    compare: list[list[str]] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:

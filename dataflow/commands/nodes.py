@@ -12,7 +12,6 @@ the kernel ends all processes of the nodes, and removes their networks and their
 
 import math
 import os
-import secrets
 import shlex
 import signal
 import subprocess
@@ -21,6 +20,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.ray_settings import NODES_CLUSTER
 from common.record import only_measurement
 from dataflow.catalogue.catalogue import suites
 from dataflow.commands.run import parse_arguments
@@ -45,11 +45,7 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
     It is 1 if a node could not be set up.
     """
     variables = {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_enable_metrics_collection": "0",
-        "RAY_worker_niceness": "0",
-        "RAY_enable_worker_prestart": "0",
+        **NODES_CLUSTER,
         # Of each node, unlike the lock of this process.
         "TMPDIR": "/dev/shm/tmp",
         "DATA_FLOW_LOCK": "/dev/shm",

@@ -229,9 +229,8 @@ class Actor(Endpoint):
         self.codec = codec
         # A task that reads only messages of this actor's own tasks gets its number from the last of those tasks.
         self.followers: dict[str, list[str]] = {task: [] for task in self.tasks}
-        self.local_numbers: dict[
-            str, deque[int]
-        ] = {}  # of the calls that each follower has yet to do
+        # The numbers of the calls that each follower has yet to do.
+        self.local_numbers: dict[str, deque[int]] = {}
         for task_name, task in self.tasks.items():
             if not self.inboxes[task_name].edges:
                 leader = task.reads[-1]

@@ -9,11 +9,11 @@ import random
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
+from dataflow.flows.sizes import of_sizes
 
 MESSAGES = tomllib.loads(
     Path(__file__).with_name("chatlearn_messages.toml").read_text(encoding="utf-8")
@@ -85,9 +85,7 @@ class SampleBatch:
 
 def of_samples(build: Callable[[SampleBatch], Flow]) -> Callable[..., Flow]:
     """Return a flow function whose parameters are those of SampleBatch."""
-    return wraps(SampleBatch, updated=())(
-        lambda **sizes: build(SampleBatch(**sizes))
-    )  # flow_sizes reads the signature
+    return of_sizes(SampleBatch, build)
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:

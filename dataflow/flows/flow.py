@@ -10,12 +10,10 @@ from typing import Any
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 
 DRIVER = "driver"
-PROXY = (
-    "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
-)
-MAX_NAME_LENGTH = (
-    100  # names of actors are parts of the names of files, which have at most 255 characters
-)
+# The actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own.
+PROXY = "proxy"
+# Names of actors are parts of the names of files, which have at most 255 characters.
+MAX_NAME_LENGTH = 100
 
 
 @dataclass(frozen=True)
@@ -80,17 +78,17 @@ class Flow:
                     f"give names of tasks before it or {DRIVER}, at least one"
                 )
             names.add(task.name)
-        if not self.returns or DRIVER in self.returns or not names.issuperset(self.returns):
+        returned = set(self.returns)
+        if not returned or not returned <= names - {DRIVER}:
             raise ValueError(
                 f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one"
             )
-        read = set(self.returns)
-        for task in self.tasks:
-            read.update(task.reads)
+        read = returned.union(*(task.reads for task in self.tasks))
         for source in sorted(names - read):
             raise ValueError(f"flow {self.name}: the message of {source} has no reader")
 
     def task(self, name: str) -> Task:
+        """Return the task of this name; raise KeyError if there is none."""
         return self._tasks[name]
 
     @cached_property
@@ -98,13 +96,16 @@ class Flow:
         return {task.name: task for task in self.tasks}
 
     def actor(self, name: str) -> str:
+        """Return the actor that runs a task; DRIVER for the driver itself."""
         return DRIVER if name == DRIVER else self.task(name).actor
 
     @property
     def actors(self) -> tuple[str, ...]:
+        """Return the names of the actors, in the order of their first tasks."""
         return tuple(dict.fromkeys(task.actor for task in self.tasks))
 
     def message(self, name: str) -> Message:
+        """Return the message that a task sends, or the query for DRIVER."""
         return self.query if name == DRIVER else self.task(name).sends
 
     @property
@@ -114,6 +115,7 @@ class Flow:
 
     @property
     def is_flat(self) -> bool:
+        """Return whether each message is one tensor, and no dict."""
         return all(message.is_flat for message in self.messages)
 
     @property
@@ -126,6 +128,7 @@ class Flow:
         return self._inputs[reader]
 
     def edges_from(self, source: str) -> tuple[Edge, ...]:
+        """Return the edges of the message of a task or DRIVER, one per reader."""
         return self._outputs[source]
 
     # Cached, because transports ask inside the timed section.
@@ -149,10 +152,12 @@ class Flow:
         return {name: tuple(edges) for name, edges in outputs.items()}
 
     def edges_to_actor(self, actor: str) -> tuple[Edge, ...]:
+        """Return the edges that the tasks of an actor read, in the order in which they run."""
         return tuple(edge for edge in self.edges if self.actor(edge.reader) == actor)
 
     @property
     def has_parameters(self) -> bool:
+        """Return whether a sender keeps its tensors in one place and changes them there."""
         return any(message.is_parameters for message in self.messages)
 
     def slots(self, in_flight: int) -> int:
@@ -182,6 +187,7 @@ class Flow:
 
     @property
     def sent_bytes(self) -> int:
+        """Return the bytes of all messages, each of them once, however many readers it has."""
         return sum(message.bytes for message in self.messages)
 
     def with_messages(self, change: Callable[[Message], Message]) -> "Flow":
@@ -201,7 +207,8 @@ def with_proxy_actor(flow: Flow) -> Flow:
     tasks = []
     for task in flow.tasks:
         reads = tuple("query" if source == DRIVER else source for source in task.reads)
-        tasks.append(replace(task, reads=reads))
+        changed = replace(task, reads=reads)
+        tasks.append(changed)
     begin = Task("query", (DRIVER,), flow.query, PROXY)
     end = Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY)
     return replace(flow, query=ACKNOWLEDGEMENT, tasks=(begin, *tasks, end), returns=("result",))

@@ -25,11 +25,8 @@ ITEM_BYTES = {
     "ints": 8,
     "floats": 8,
 }
-PYTHON_DTYPES = {
-    "str": "uint8",
-    "ints": "int64",
-    "floats": "float64",
-}  # Python objects -> the dtype they are packed as
+# Python objects -> the dtype they are packed as.
+PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}
 ARRAY_DTYPES = PYTHON_DTYPES | {"bfloat16": "uint16"}  # of numpy arrays, which have no bfloat16
 # The ends of the names of the two fields of a jagged one.
 VALUES = "_values"
@@ -44,18 +41,16 @@ class Field:
     name: str  # "" if the message is this one tensor and not a dict
     dtype: str  # a key of ITEM_BYTES: "str" is a list of strings; "ints" and "floats" are lists of lists of numbers
     shape: tuple[int, ...] = ()  # of the tensor; () if the field is a list
-    lengths: tuple[
-        int, ...
-    ] = ()  # of a list: the items of each flat tensor, or the UTF-8 bytes of each string
+    # For a list: the items of each flat tensor, or the UTF-8 bytes of each string.
+    lengths: tuple[int, ...] = ()
     # The shape of a larger tensor. The field's tensor is a view of its first corner; in a list, each tensor is a view
     # of the beginning of one of its rows. Pickling a view writes its full storage.
     storage: tuple[int, ...] = ()
     # The sender keeps the tensor in one place, and inverts the bits of some items from one message to the next.
     is_parameter: bool = False
     changed_share: float = 1.0  # of the items
-    offsets_of: tuple[
-        int, ...
-    ] = ()  # lengths: the field has where each tensor of a jagged field begins, and the end
+    # For lengths: the field has where each tensor of a jagged field begins, and the end.
+    offsets_of: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:

@@ -195,9 +195,8 @@ def load_function(name: str) -> Callable[..., Flow]:
     if not callable(function):
         raise ValueError(f"{name} is of type {type(function).__name__}: give FILE.py:FUNCTION")
     for size, parameter in inspect.signature(function).parameters.items():
-        if not isinstance(
-            parameter.default, (int, float, str, NoneType)
-        ):  # without a default, it is a class
+        # The default of a parameter without one is a class.
+        if not isinstance(parameter.default, (int, float, str, NoneType)):
             raise ValueError(f"{name}: give its parameter {size} a number or a text as default")
 
     @wraps(function)

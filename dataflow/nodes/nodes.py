@@ -159,7 +159,7 @@ class Nodes:
         for node in sorted(set(self.worker_nodes.values())):
             options = agent_class.options(scheduling_strategy=self.affinity(node))
             self.agents[node] = options.remote()
-        described = self._call_agents(NodeAgent.describe)
+        described = self._call_agents(lambda agent: agent.describe.remote())
         for node, description in described.items():
             self.interfaces[node] = description.interface
         for node in range(1, len(self.ids)):
@@ -187,12 +187,9 @@ class Nodes:
         seconds, _ = ray.get([sending, receiving])
         return seconds
 
-    def _call_agents(self, function: Callable[[NodeAgent], Any]) -> dict[int, Any]:
-        """Call a function with each agent, on the agent's node; return the results by node."""
-        calls = []
-        for agent in self.agents.values():
-            call = agent.__ray_call__.remote(function)
-            calls.append(call)
+    def _call_agents(self, begin: Callable[[Any], ray.ObjectRef]) -> dict[int, Any]:
+        """Begin a call to each agent, and return the results by node. The calls run at the same time."""
+        calls = [begin(agent) for agent in self.agents.values()]
         results = ray.get(calls)
         return dict(zip(self.agents, results, strict=True))
 
@@ -229,11 +226,11 @@ class Nodes:
 
     def begin(self) -> None:
         """Begin to count what the nodes do, before the timed iterations."""
-        self._call_agents(NodeAgent.begin)
+        self._call_agents(lambda agent: agent.begin.remote())
 
     def end(self) -> dict[str, NodeCosts]:
         """Compare the clocks again, and return the costs of the nodes since `begin`."""
-        costs = self._call_agents(NodeAgent.end)
+        costs = self._call_agents(lambda agent: agent.end.remote())
         self.read_clocks()
         for node, readings in self.clocks.items():
             costs[node].clock_error_seconds = max(readings).error

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Any, NoReturn
 
 from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, Transport
@@ -144,9 +145,8 @@ class VerbParser(argparse.ArgumentParser):
     def parse_all(self, argv: Sequence[str]) -> argparse.Namespace:
         values, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
-            self.error(
-                f"unknown flag {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}"
-            )
+            first = unknown[0]
+            self.error(f"unknown flag {first}{did_you_mean(first, self._option_string_actions)}")
         return values
 
     def show_help(self, topic: str) -> NoReturn:
@@ -155,7 +155,7 @@ class VerbParser(argparse.ArgumentParser):
         if topic in lists:
             print_lines(lists[topic]())
             self.exit()
-        in_groups = [action for actions in self.groups.values() for action in actions]
+        in_groups = [*chain.from_iterable(self.groups.values())]
         own = [action for action in self._actions if action not in in_groups]
         common = [action for action in in_groups if action.dest in COMMON]
         shown = {"": own + common, **self.groups, "all": own + in_groups}
@@ -232,7 +232,8 @@ def parse_sweep(text: str) -> tuple[Flag, list[Any]]:
         raise UsageError(
             f"--sweep {text}: give NAME=VALUE,VALUE,..., NAME one of {', '.join(SWEPT_FLAGS)}"
         )
-    (flag,) = (flag for flag in FLAGS if flag_name(flag.name) == f"--{name}")
+    by_name = {flag_name(flag.name): flag for flag in FLAGS}
+    flag = by_name[f"--{name}"]
     try:
         points = {flag.argparse["type"](value) for value in values.split(",")}
     except argparse.ArgumentTypeError as error:
@@ -245,22 +246,24 @@ def parse_configuration(text: str) -> tuple[Transport, dict[str, Any]]:
     try:
         runtime, transport, *words = shlex.split(text)
     except ValueError:
-        meant = " or ".join(
-            f'"{label}"' for label in TRANSPORTS if label.split()[1] == text.strip()
-        )
-        advice = (
-            f"did you mean {meant}?"
-            if meant
-            else "give a runtime and a transport, and close every quote"
-        )
+        advice = "give a runtime and a transport, and close every quote"
+        same = labels_of_transport(text.strip())
+        if same:
+            quoted = [f'"{label}"' for label in same]
+            advice = f"did you mean {' or '.join(quoted)}?"
         raise UsageError(f"'{text}': {advice}") from None
     if f"{runtime} {transport}" not in TRANSPORTS:
-        same = [label for label in TRANSPORTS if label.split()[1] == transport]
+        same = labels_of_transport(transport)
         meant = f": did you mean {same[0]}?" if same else did_you_mean(text, CONFIGURATIONS)
         raise UsageError(
             f"unknown configuration {text}{meant} (python3 -m dataflow list shows all)"
         )
     return TRANSPORTS[f"{runtime} {transport}"], parse_flags(words)
+
+
+def labels_of_transport(name: str) -> list[str]:
+    """Return the transports of this name with their runtimes, such as "store refs" for refs."""
+    return [label for label in TRANSPORTS if label.split()[1] == name]
 
 
 def plan_configuration(
@@ -299,8 +302,12 @@ def plan_transport(
 
 def describe_flags() -> dict[str, str]:
     """Return what each flag of a configuration does."""
-    shown = (action for action in option_parser()._actions if action.help != argparse.SUPPRESS)
-    return {action.option_strings[0]: str(action.help).replace("%%", "%") for action in shown}
+    flags = {}
+    for action in option_parser()._actions:
+        if action.help != argparse.SUPPRESS:
+            name = action.option_strings[0]
+            flags[name] = str(action.help).replace("%%", "%")
+    return flags
 
 
 def describe_presets() -> str:
@@ -309,20 +316,17 @@ def describe_presets() -> str:
     for name, preset in PRESETS.items():
         options = Options.of(preset_flags(name, None))
         flow = catalogue.build_flow(options.flow, options.sizes, options.message)
-        rows.append(
-            (
-                name,
-                format_bytes(flow.bytes_per_iteration),
-                f"{preset['samples']:,}",
-                preset["source"],
-            )
-        )
+        per_iteration = format_bytes(flow.bytes_per_iteration)
+        rows.append((name, per_iteration, f"{preset['samples']:,}", preset["source"]))
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines = [align_cells(row, widths) for row in rows]
     return "\n".join([*lines, "--dry-run shows the messages of a preset."])
+
+
+def align_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a row of a table, with each cell as wide as its column."""
+    padded = map(str.ljust, cells, widths)
+    return "  ".join(padded).rstrip()
 
 
 def preset_flags(name: str, samples: int | None) -> dict[str, Any]:

@@ -23,12 +23,13 @@ from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 CAMPAIGNS = RESULTS / "campaigns"
-PRESETS = dict(
-    item for data in read_files(Path(__file__).with_name("presets.toml")) for item in data.items()
-)
-FORMS = {
-    form: change for study in studies().values() for form, change in study.forms.items()
-}  # of --message
+PRESETS: dict[str, Any] = {}
+for _presets in read_files(Path(__file__).with_name("presets.toml")):
+    PRESETS |= _presets
+# Of --message, which studies add.
+FORMS: dict[str, Callable[[Flow], Flow] | None] = {}
+for _study in studies().values():
+    FORMS |= _study.forms
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MAX_WARMUP = 60  # untimed iterations
 MIN_WARMUP_GROUPS = 10  # of --in-flight untimed iterations, which are compared
@@ -61,8 +62,10 @@ def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) 
     return values
 
 
-_workload, _size = partial(flag, "workload"), partial(flag, "sizes", None, size=True)
-_transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
+_workload = partial(flag, "workload")
+_size = partial(flag, "sizes", None, size=True)
+_transport = partial(flag, "transport")
+_measurement = partial(flag, "measurement")
 _COUNT = Meta(ge=1, le=MAX_COUNT)
 _BYTES = Meta(ge=1, le=10**15)
 _TIME = Meta(gt=0)

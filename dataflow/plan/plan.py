@@ -24,15 +24,12 @@ from dataflow.study import Added, studies
 from dataflow.units import format_bytes
 
 MAX_BESIDE = 100_000  # iterations of the flow of --beside; their times take 1.6 MB
-CHANNEL_HEADROOM_BYTES = (
-    64 * 1024
-)  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
-LINK_VARIABLE = (
-    "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
-)
-Crossing = tuple[
-    list[Edge], int, int
-]  # a message: the edges for which it is sent, and the nodes of sender and reader
+# Per channel of a graph, besides the payload; a tensor's frame is under 1 KiB.
+CHANNEL_HEADROOM_BYTES = 64 * 1024
+# Name of the network between the nodes, which tables show, such as 10 Gbit/s.
+LINK_VARIABLE = "DATA_FLOW_LINK"
+# A message: the edges for which it is sent, and the nodes of sender and reader.
+Crossing = tuple[list[Edge], int, int]
 
 
 def find_crossings(flow: Flow, nodes: Mapping[str, int], once_per_node: bool) -> list[Crossing]:
@@ -144,9 +141,8 @@ class Plan:
         flow = self.task_flow
         if not self.transport.stores:
             return 0
-        added_bytes = sum(
-            edge.message.serialised_bytes for edge in flow.edges
-        )  # of readers that get them by value
+        # Readers may get messages by value, which are then stored again.
+        added_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)
         if self.transport.stores == "channels":  # they are objects of the store, made once
             added_bytes = (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES
         return self.stored_iterations * (

@@ -241,9 +241,8 @@ def require_cluster(address: str) -> None:
     """Raise UsageError if nothing listens at --address. Ray would try for a minute; it finds "auto" itself."""
     try:
         if address != "auto":
-            socket.create_connection(
-                address.rpartition(":")[::2], timeout=3
-            ).close()  # host and port
+            # The address is a host and a port.
+            socket.create_connection(address.rpartition(":")[::2], timeout=3).close()
     except (OSError, ValueError) as error:
         advice = "give ip:port of a running cluster, as `ray start --head` prints it, or auto"
         raise UsageError(f"--address {address}: no answer ({error}): {advice}") from None

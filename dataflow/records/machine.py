@@ -148,9 +148,8 @@ def hash_clock_code() -> str:
                     case [ast.Expr(ast.Constant()), *rest]:
                         node.body = rest  # type: ignore[attr-defined]
             digest.update(f"{name} {ast.dump(tree)}".encode())
-    digest.update(
-        (Path(__file__).parents[1] / "workers" / "variables.toml").read_bytes()
-    )  # of --retain-memory
+    # The variables of --retain-memory.
+    digest.update((Path(__file__).parents[1] / "workers" / "variables.toml").read_bytes())
     return digest.hexdigest()[:12]
 
 

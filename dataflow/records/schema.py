@@ -73,9 +73,8 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
     """What one process used, counted once however many workers share it."""
 
-    peak_memory_bytes: Count | None = (
-        None  # largest resident set; shared pages count in each process
-    )
+    # Largest resident set; shared pages count in each process.
+    peak_memory_bytes: Count | None = None
     minor_faults: Count | None = None  # page faults during the timed iterations
 
 
@@ -111,14 +110,12 @@ class Run(record.ScriptRun, msgspec.Struct, forbid_unknown_fields=True):
     order: Count = 0  # its position among the runs of its suite, to see drift
     pair: str = ""  # shared by two runs of a paired measurement
     memcpy_all_cores_seconds: list[Seconds] = []  # as memcpy_before_seconds, by all cores
-    cold_copy_before_seconds: list[
-        Seconds
-    ] = []  # one copy per edge into fresh memory, by --threads threads
+    # One copy per edge into fresh memory, by --threads threads.
+    cold_copy_before_seconds: list[Seconds] = []
     cold_copy_after_seconds: list[Seconds] = []
     cold_copy_faults: Count = 0  # page faults of one pass
-    null_transport_seconds: list[
-        Seconds
-    ] = []  # the benchmark's own work for one iteration, one sample per pass
+    # The benchmark's own work for one iteration, one sample per pass.
+    null_transport_seconds: list[Seconds] = []
     # What was done once before the first iteration -> its time. What it contains depends on the transport: torch and
     # peers start their processes in it, rdt does not. So it is not compared between transports.
     setup_seconds: dict[str, float] = {}
@@ -128,36 +125,27 @@ class Run(record.ScriptRun, msgspec.Struct, forbid_unknown_fields=True):
     links: list[Link] = []  # that edges cross
     data_paths: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
     readers_own_a_copy: bool | None = None  # as found at run time; None: not seen
-    group_seconds: list[
-        Seconds
-    ] = []  # per --check-every iterations: from the first query to the last result
-    cpu_seconds: float | None = (
-        None  # of all processes, Ray's own included, during the timed iterations
-    )
+    # Per --check-every iterations: from the first query to the last result.
+    group_seconds: list[Seconds] = []
+    # Of all processes, Ray's own included, during the timed iterations.
+    cpu_seconds: float | None = None
     wrong_bytes: Count = 0  # of all iterations, the untimed ones included
-    wrong_bytes_by_field: dict[
-        str, int
-    ] = {}  # "policy -> reward" or "policy -> reward, logprobs" -> bytes
-    unsent_wrong_bytes: dict[
-        str, int
-    ] = {}  # edge -> those that its readers found in memory before anything was sent
-    stored_bytes: Count = (
-        0  # written to the object store during the timed iterations; channels bypass it
-    )
+    # "policy -> reward" or "policy -> reward, logprobs" -> bytes.
+    wrong_bytes_by_field: dict[str, int] = {}
+    # Edge -> those that its readers found in memory before anything was sent.
+    unsent_wrong_bytes: dict[str, int] = {}
+    # Written to the object store during the timed iterations; channels bypass it.
+    stored_bytes: Count = 0
     spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
-    beside_iterations: Count = (
-        0  # --beside: iterations of the other flow that ended during the timed ones
-    )
-    beside_seconds: float = (
-        0.0  # from the first timed iteration to the last, with the verification between them
-    )
-    loopback_bytes: Count | None = (
-        None  # received by the loopback interface during the timed iterations
-    )
+    # --beside: iterations of the other flow that ended during the timed ones.
+    beside_iterations: Count = 0
+    # From the first timed iteration to the last, with the verification between them.
+    beside_seconds: float = 0.0
+    # Received by the loopback interface during the timed iterations.
+    loopback_bytes: Count | None = None
     measured: dict[str, Any] = {}  # study -> what it measures besides
-    processes: dict[
-        str, ProcessCost
-    ] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
+    # Names of the workers in the process, joined by "+", or raylet -> cost.
+    processes: dict[str, ProcessCost] = {}
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
     spans: list[Span] = []  # --trace
 

@@ -6,7 +6,7 @@ import textwrap
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,10 @@ class Chart:
     x_label: str
     limits: dict[str, float] = field(default_factory=dict)  # vertical lines, by name in the legend
     caption: Sequence[str] = ()
-    segment_names: Sequence[
-        str
-    ] = ()  # in the order in which bars are stacked, on an axis that starts at zero
-    format_x: Callable[[int], str] | None = (
-        None  # the panels have lines on logarithmic axes instead of rows
-    )
+    # In the order in which bars are stacked, on an axis that starts at zero.
+    segment_names: Sequence[str] = ()
+    # The panels have lines on logarithmic axes instead of rows.
+    format_x: Callable[[int], str] | None = None
 
     def draw(self) -> Figure:
         """Return the figure, with the title and the legend at the top and the caption at the bottom."""
@@ -85,17 +83,7 @@ class Chart:
                 self.draw_lines(axes, marks, self.format_x)
             else:
                 self.draw_rows(axes, marks)
-            for (name, position), style in zip(
-                self.limits.items(), cycle(("-", "--", ":")), strict=False
-            ):
-                axes.axvline(
-                    position,
-                    color=LIMIT_COLOUR,
-                    linewidth=1.2,
-                    linestyle=style,
-                    zorder=1,
-                    label=name,
-                )
+            self.draw_limits(axes)
         axes.set_xlabel(self.x_label, fontsize=9)
         legend = figure.legend(
             *panels[0].get_legend_handles_labels(), title=wrap(self.title, TITLE_CHARACTERS), title_fontsize=11,
@@ -119,11 +107,24 @@ class Chart:
         text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text)
         return re.sub(r"\s*\n\s*", "\n", text)
 
+    def draw_limits(self, axes: Any) -> None:
+        """Draw a vertical line per limit, each with a style of its own."""
+        styles = cycle(("-", "--", ":"))
+        for name, position in self.limits.items():
+            axes.axvline(
+                position,
+                color=LIMIT_COLOUR,
+                linewidth=1.2,
+                linestyle=next(styles),
+                zorder=1,
+                label=name,
+            )
+
     def draw_rows(self, axes: Any, marks: Sequence[Mark]) -> None:
-        shown = [
-            end for panel in self.panels.values() for mark in panel for end in (mark.low, mark.high)
-        ]
-        shown += self.limits.values()
+        """Draw a row per mark: a dot with the ends of its interval, or a bar of segments."""
+        shown = [*self.limits.values()]
+        for mark in chain.from_iterable(self.panels.values()):
+            shown += (mark.low, mark.high)
         if self.segment_names:
             axes.set_xlim(0, 1.005 * max(shown))
             axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
@@ -157,7 +158,9 @@ class Chart:
                 )
 
     def draw_bars(self, axes: Any, marks: Sequence[Mark]) -> None:
-        rows, starts = range(len(marks)), [0.0] * len(marks)
+        """Draw a bar per mark, whose segments begin where the one before ends."""
+        rows = range(len(marks))
+        starts = [0.0] * len(marks)
         for name, colour in zip(self.segment_names, SEGMENT_COLOURS, strict=True):
             lengths = [mark.segments.get(name, 0.0) for mark in marks]
             if any(lengths):
@@ -176,17 +179,19 @@ class Chart:
     def draw_lines(
         self, axes: Any, marks: Sequence[Series], format_x: Callable[[int], str]
     ) -> None:
+        """Draw a line per series, with its interval as an area. Limits are broad grey lines."""
         axes.grid(axis="y", linewidth=0.6)
         axes.set_ylabel("milliseconds per iteration", fontsize=9)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: format_x(round(value)))
-        lines = [line for line in marks if not line.is_limit]
-        set_log_axis(
-            axes, "y", [value for line in lines for point in line.points for value in point[1:]]
-        )
-        for line in sorted(
-            marks, key=lambda line: -line.points[-1][1]
-        ):  # the highest at the right end, for the legend
+        shown: list[float] = []
+        for line in marks:
+            if not line.is_limit:
+                for _, *values in line.points:
+                    shown += values
+        set_log_axis(axes, "y", shown)
+        # The line that is highest at its right end comes first, also in the legend.
+        for line in sorted(marks, key=lambda line: -line.points[-1][1]):
             style = style_of(line.name, line.is_view) | {
                 "linewidth": 1.4,
                 "linestyle": "--" if line.is_view else "-",
@@ -207,14 +212,15 @@ def style_of(name: str, is_view: bool) -> dict[str, Any]:
 
 def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:
     """Make the axis "x" or "y" logarithmic. It has at least a factor of 4, so that it has labels."""
-    low, high = min(values, default=1.0), max(values, default=1.0)
+    low = min(values, default=1.0)
+    high = max(values, default=1.0)
     margin = max(1.15, 2 * (low / high) ** 0.5)
     axes.set(**{f"{name}scale": "log", f"{name}lim": (low / margin, high * margin)})
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_formatter(PLAIN_NUMBERS)
-    axis.set_major_locator(
-        LogLocator(subs=(1,) if high > 500 * low else (1, 2, 5), numticks=20)
-    )  # of the labels
+    # The numbers at the axis.
+    is_wide = high > 500 * low
+    axis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5), numticks=20))
     axis.set_minor_formatter(NullFormatter())
 
 

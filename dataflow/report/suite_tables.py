@@ -30,9 +30,8 @@ from dataflow.units import format_bytes
 SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
 IN_CAMPAIGNS = "see campaigns"  # newer, and of several boots
-Sweep = tuple[
-    Result, dict[int, Result], dict[int, Result]
-]  # the largest timed result, the timed and all by value
+# The largest timed result, the timed and all by value.
+Sweep = tuple[Result, dict[int, Result], dict[int, Result]]
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
@@ -141,9 +140,8 @@ def setup_column(step: str) -> Column:
 SETUP_COLUMNS = (
     MAIN_COLUMNS[0],
     *map(setup_column, ("agents", "registration", "registration of targets")),
-    Column(
-        "first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))
-    ),  # it makes the connections
+    # The first iteration makes the connections.
+    Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),
     setup_column("deregistration"),
 )
 BESIDE = replace(

@@ -21,11 +21,8 @@ OWN_COPY, VIEW = "readers own a copy", "readers get a view"
 WRITTEN_IN_PLACE = "readers own a copy and the producer writes in place"
 READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
 NARROW = 1.1  # of an interval: its ends, divided
-GROUP_FLAGS = (
-    "episode",
-    "check_every",
-    "in_flight",
-)  # the configurations of a table share them, as its title says
+# The configurations of a table share them, as its title says.
+GROUP_FLAGS = ("episode", "check_every", "in_flight")
 
 
 @dataclass(frozen=True)
@@ -37,12 +34,10 @@ class Column:
     rank: int = 0  # a narrow terminal leaves out the columns of the highest rank first, and never those of rank 0
     is_text: bool = False  # it is aligned to the left
     is_optional: bool = False  # it is left out if no item has a value
-    untimed: bool = (
-        False  # it has a value for results without a timed iteration too; the others have "-"
-    )
-    is_time: bool = (
-        False  # it has the reason in place of the time of a result whose runs do not count
-    )
+    # It has a value for results without a timed iteration too; the others have "-".
+    untimed: bool = False
+    # It has the reason in place of the time of a result whose runs do not count.
+    is_time: bool = False
 
 
 @dataclass(frozen=True)

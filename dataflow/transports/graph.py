@@ -78,8 +78,7 @@ def compile_graph(workers: WorkerGroup, hint: Hint):
     # As many buffers per channel: a reader may hold views of some messages while others are written.
     buffers = plan.stored_iterations
     bound = bind(flow, workers.actors, hint)
-    graph = bound.experimental_compile(_max_inflight_executions=buffers)
-    ray_internals.wait_for_graph(graph)
+    graph = ray_internals.compile_graph(bound, buffers)
     if plan.options.address:
         clean_up_at_end(workers, graph)
     data_paths = read_data_paths(graph, flow)
@@ -188,7 +187,7 @@ def clean_up_at_end(workers, graph):
     def unlink_on_other_machines():
         calls = []
         for actor in workers.actors.values():
-            call = actor.__ray_call__.remote(lambda _: cleanup.unlink_semaphores(names))
+            call = ray_internals.call_in(actor, lambda _: cleanup.unlink_semaphores(names))
             calls.append(call)
         ray.wait(calls, num_returns=len(calls), timeout=5)  # does not raise if an actor is dead
 

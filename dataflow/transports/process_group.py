@@ -16,6 +16,13 @@ from dataflow.flows.flow import DRIVER
 from dataflow.records.machine import loaded_nccl_version
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
+# NCCL from 2.30 on, for several ranks on one GPU.
+SHARED_GPU = {
+    "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+    "NCCL_MAX_CTAS": "4",
+    "NCCL_NVLS_ENABLE": "0",
+}
+
 
 class Rank(Endpoint):
     """One rank of a process group: the driver is 0, the actors follow in the flow's order."""
@@ -36,7 +43,8 @@ class Rank(Endpoint):
         flow = self.sent_flow
         names = self.plan.worker_names
         rank = names.index(self.name)
-        tasks = [DRIVER, *(task.name for task in flow.tasks)]
+        tasks = [DRIVER]
+        tasks += [task.name for task in flow.tasks]
         self.ranks = {task: names.index(flow.actor(task)) for task in tasks}
         if plan.device == "cuda":
             one_gpu = plan.transport.name == "nccl-one-gpu"
@@ -62,10 +70,13 @@ class Rank(Endpoint):
         """Return a group per task that has readers. All ranks form all groups."""
         members = {}
         for task, rank in self.ranks.items():
-            readers = {self.ranks[edge.reader] for edge in self.sent_flow.edges_from(task)}
+            edges = self.sent_flow.edges_from(task)
+            readers = {self.ranks[edge.reader] for edge in edges}
             if readers:
                 members[task] = (rank, *sorted(readers))
-        groups = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(members.values())}
+        # In an order that all ranks have.
+        different = dict.fromkeys(members.values())
+        groups = {ranks: dist.new_group(ranks) for ranks in different}
         return {task: groups[ranks] for task, ranks in members.items()}
 
     def send_first_messages(self):
@@ -156,18 +167,12 @@ def nccl_settings(folder, version, one_gpu, rank):
     NCCL rejects two ranks on one GPU ("Duplicate GPU detected"). From 2.30 on, a setting allows it. Before, another
     host name for each rank passes the check, but then the bytes travel over sockets, and the log says so.
     """
-    log = {
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p.log",
-    }  # NCCL inserts host and process
+    # NCCL inserts host and process into the name of the file.
+    log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p.log"}
     if not one_gpu:
         return log
     if version >= (2, 30):
-        return log | {
-            "NCCL_MULTI_RANK_GPU_ENABLE": "1",
-            "NCCL_MAX_CTAS": "4",
-            "NCCL_NVLS_ENABLE": "0",
-        }
+        return log | SHARED_GPU
     return log | {"NCCL_HOSTID": f"rank-{rank}", "NCCL_SOCKET_IFNAME": "lo"}
 
 
@@ -180,10 +185,10 @@ LOGGED_PATHS = {  # library -> how its log names a data path
 
 def read_logged_paths(folder, library):
     """Return the data paths, such as P2P/CUMEM or cma/memory, that the logs of all processes in a folder name."""
-    text = "\n".join(
-        path.read_text(errors="replace") for path in sorted(folder.glob(f"{library}.*.log"))
-    )
-    return sorted(set(re.findall(LOGGED_PATHS[library], text)))
+    logs = sorted(folder.glob(f"{library}.*.log"))
+    text = "\n".join(log.read_text(errors="replace") for log in logs)
+    paths = re.findall(LOGGED_PATHS[library], text)
+    return sorted(set(paths))
 
 
 def by_process_group(workers: WorkerGroup) -> Connection:
@@ -197,12 +202,14 @@ def by_process_group(workers: WorkerGroup) -> Connection:
         raise RunFailed("NCCL's log names no connection between the actors")
 
     def collect(requests):
+        """Return the results of an iteration, after its query has arrived."""
         results = driver.receive_all(DRIVER)
         for request in requests:
             request.wait()
         return results
 
-    data_path = ", ".join(["torch.distributed", dist.get_backend_config(), *nccl_paths])
+    parts = ["torch.distributed", dist.get_backend_config(), *nccl_paths]
+    data_path = ", ".join(parts)
     return Connection(
         submit=lambda query: driver.send(DRIVER, query),
         collect=collect,

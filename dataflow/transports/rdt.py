@@ -22,7 +22,7 @@ from dataflow.flows.message import ALIGNMENT_BYTES
 from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports.process_group import read_logged_paths
 from dataflow.transports.store import call_tasks
-from dataflow.workers.ray_internals import transport_manager
+from dataflow.workers.ray_internals import call_in, put_by, transport_manager
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 POOL_MARGIN = 64 * 2**20  # bytes of a pool besides the messages
@@ -48,12 +48,11 @@ def by_group(workers: WorkerGroup, backend: str) -> Connection:
             f"file://{plan.run_folder}/rendezvous",
             world_size=len(actors),
         )
-        ray.get(
-            [
-                a.__ray_call__.remote(lambda _, rank=rank: join(rank=rank))
-                for rank, a in enumerate(actors)
-            ]
-        )
+
+        def join_as(_: Actor, rank: int) -> None:
+            join(rank=rank)
+
+        ray.get([call_in(actor, partial(join_as, rank=rank)) for rank, actor in enumerate(actors)])
     # An existing cluster may have groups of other runs.
     create_collective_group(actors, backend=backend, name=f"actors-{plan.run_folder.name}")
     return by_direct_transport(
@@ -166,8 +165,11 @@ class Fetch(Codec):
         )
 
 
+put_by_nixl = put_by("NIXL")
+
+
 def put(payload):
-    return [ray.put(payload, _tensor_transport="NIXL")]
+    return [put_by_nixl(payload)]
 
 
 def make_targets(endpoint, codec):
@@ -203,27 +205,25 @@ def by_direct_transport(
     results = flow.edges_to(DRIVER)
     for task in flow.tasks:
         method = workers.actors[task.actor].forward_step
-        is_answer = (
-            has_proxy and task.name in flow.returns
-        )  # of the proxy actor, which is an ordinary result
+        # The answer of the proxy actor is an ordinary result.
+        is_answer = has_proxy and task.name in flow.returns
         methods[task.name] = (
             method if is_answer or codec else method.options(tensor_transport=ray_name)
         )
 
+    put_query = put_by(ray_name)
+
     def submit(query):
         if codec:
             return call_tasks(flow, methods, codec.encode(query))
-        return call_tasks(
-            flow, methods, query if has_proxy else ray.put(query, _tensor_transport=ray_name)
-        )
+        return call_tasks(flow, methods, query if has_proxy else put_query(query))
 
     def collect(references):
         answers = ray.get(references)
         return codec.decode_all(answers, results, workers.driver.device) if codec else answers
 
-    requested = (
-        "" if ray_name == "GLOO" else AS_REQUESTED
-    )  # the loopback interface counts the bytes of gloo
+    # The loopback interface counts the bytes of gloo, and nothing counts those of the others.
+    requested = "" if ray_name == "GLOO" else AS_REQUESTED
     paths = {str(edge): f"Ray Direct Transport, {ray_name}{requested}" for edge in flow.edges}
     if has_proxy:
         of_driver = (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER))

@@ -1,18 +1,19 @@
 """Everything of Ray that the laboratory uses and Ray does not document: private names, and texts of its errors.
 
-All of it was seen in Ray 2.60.0. For another version, this file is changed, and tests/workers/test_ray_internals.py
-says where. It checks two lists as well: the functions that --trace times (trace/stages.toml), and the variables that
-Ray's processes get (workers/variables.toml).
+Each name, text and number was seen in the Ray of SEEN_VERSION. For another version, this file is changed, and
+tests/workers/test_ray_internals.py says where. It also checks the variables that Ray's processes get
+(workers/variables.toml and common/ray_settings.py). tests/trace/test_spans.py checks the functions that --trace times
+(trace/stages.toml).
 
 Ray is imported by the functions, because the guard of a run, which must start quickly, reads names from here.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-SEEN_VERSION = "2.60.0"
+from common.ray_settings import SEEN_VERSION as SEEN_VERSION
 
 # Ray's channels name their semaphores sem.obj<process id>-..., sem.hdr<process id>-... (shared_memory_channel, C++).
 CHANNEL_SEMAPHORES = ("obj", "hdr")
@@ -43,6 +44,30 @@ def silence_raylet() -> None:
     import ray
 
     ray._private.worker.print_to_stdstream = lambda *_, **__: None
+
+
+def start_ray(folder: str, **settings: Any) -> None:
+    """Start a private cluster with its files below a folder. The settings are those of ray.init, which may raise."""
+    import ray
+
+    ray.init(address="local", _temp_dir=folder, **settings)
+
+
+def call_in(actor: Any, function: Callable[[Any], Any]) -> Any:
+    """Call a function with an actor's object, in its process. Return a reference to the result."""
+    return actor.__ray_call__.remote(function)
+
+
+def put_by(transport: str) -> Callable[[Any], Any]:
+    """Return ray.put for a transport of Ray Direct Transport, such as NIXL: the tensors stay in this process."""
+    import ray
+
+    ray_put = ray.put
+
+    def put(payload: Any) -> Any:
+        return ray_put(payload, _tensor_transport=transport)
+
+    return put  # a partial of ray.put would take longer
 
 
 def read_store_bytes() -> StoreBytes:
@@ -81,11 +106,16 @@ def set_channel_bytes(message_bytes: int) -> None:
     DAGContext.get_current().buffer_size_bytes = message_bytes
 
 
-def wait_for_graph(graph: Any) -> None:
-    """Wait for the process that Ray starts per compiled graph, which would otherwise start in the first iterations."""
+def compile_graph(bound: Any, buffers: int) -> Any:
+    """Return the compiled graph of bound nodes, with so many buffers per channel.
+
+    Ray starts a process per graph. It is waited for, because it would otherwise start in the first iterations.
+    """
     import ray
 
+    graph = bound.experimental_compile(_max_inflight_executions=buffers)
     ray.get(graph._proxy_actor.__ray_ready__.remote())
+    return graph
 
 
 @dataclass(frozen=True)

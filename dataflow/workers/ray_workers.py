@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import ray
 
+from common.ray_settings import SENT_VARIABLES
 from dataflow.errors import ActorRaised, RunFailed, SuiteError, UsageError
 from dataflow.flows.flow import DRIVER
 from dataflow.nodes.nodes import Nodes
@@ -65,8 +66,8 @@ class RayWorkers(WorkerGroup):
                 self.loops[name] = loop.remote()
 
     def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
-        results = [actor.__ray_call__.remote(function) for actor in self.actors.values()]
-        return dict(zip(self.actors, ray.get(results), strict=True))
+        calls = [ray_internals.call_in(actor, function) for actor in self.actors.values()]
+        return dict(zip(self.actors, ray.get(calls), strict=True))
 
     def stop(self) -> None:
         for actor in self.actors.values():
@@ -137,9 +138,8 @@ class RayWorkers(WorkerGroup):
         ):
             names = ray_internals.CONSTRUCTOR.findall(message) or ["an actor"]
             last_line = message.splitlines()[-1]
-            reason = re.sub(
-                r"^\s*(\w+\.)*(?=\w+:)", "", last_line
-            )  # without the module of its class
+            # The class of the error, without its module.
+            reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", last_line)
             return ActorRaised(f"{names[-1]} raised {reason}")
         if isinstance(error, ray.exceptions.RayTaskError):
             if isinstance(error.cause, ray.exceptions.RayActorError):
@@ -219,16 +219,15 @@ def start_cluster(plan: Plan) -> None:
         raise RunFailed(f"Ray cannot use 127.0.0.1 ({error}): see `ip link show lo`") from None
     for is_last in (False, True):
         try:
-            ray.init(
-                address="local",
+            ray_internals.start_ray(
+                # Ray opens it to all users, so it is not the run's own. Paths of sockets below it must be short.
+                f"{plan.run_folder}/r",
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level="critical",
                 num_cpus=plan.transport.requirements.ray_cpus,
                 num_gpus=plan.gpus,
                 object_store_memory=plan.store_bytes,
-                # Ray opens it to all users, so it is not the run's own. Paths of sockets below it must be short.
-                _temp_dir=f"{plan.run_folder}/r",
             )
             break
         except Exception as error:  # now and then, a raylet does not answer
@@ -245,13 +244,7 @@ def start_cluster(plan: Plan) -> None:
 
 def _join_cluster(plan: Plan) -> None:
     """Join an existing cluster. Ray's processes there get this process's settings by the job's runtime environment."""
-    prefixes = (
-        "RAY_CGRAPH_",
-        "RAY_ENABLE_ZERO_COPY",
-        "MALLOC_",
-        "THP_MEM_ALLOC_ENABLE",
-        "OMP_WAIT_POLICY",
-    )
+    prefixes = (*SENT_VARIABLES, "MALLOC_", "THP_MEM_ALLOC_ENABLE", "OMP_WAIT_POLICY")
     variables = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     excludes = [".git", ".venv", "img", "results", "docs"]
     job = {"working_dir": str(ROOT), "excludes": excludes, "env_vars": variables}

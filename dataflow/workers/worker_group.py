@@ -185,9 +185,8 @@ def _run_actor(actor_class: type, plan: Plan, name: str, extra: tuple, pipe: Any
         actor.run()
     except Exception as error:
         message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        with suppress(
-            OSError
-        ):  # the driver has ended, or waits in a library that does not notice our end
+        # The driver has ended, or waits in a library that does not notice our end.
+        with suppress(OSError):
             (plan.run_folder / f"{name}.error").write_text(message, encoding="utf-8")
             pipe.send((False, message))
         sys.exit(1)

@@ -35,6 +35,34 @@ def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(
     assert pages <= faults < 1.2 * pages + 100
 
 
+def test_on_gpus_copies_go_from_the_gpu_of_the_sender_to_that_of_the_reader(make_plan, monkeypatch):
+    pairs, hosts = [], []
+
+    def make_pair(size, source, target):
+        pairs.append((source, target))
+        return [torch.ones(1), torch.ones(1)]
+
+    monkeypatch.setattr(references, "make_pair", make_pair)
+    monkeypatch.setattr(references, "time_host_copies", lambda copies, passes: hosts.extend(copies))
+    plan = make_plan("store", "--iteration-bytes", "16MiB", device="cuda", gpus=2)
+    _, _, cold, _ = references.measure_copies(plan)
+    references.measure_host_copies(plan)
+    edges = [str(edge) for edge in plan.sent_flow.edges]
+    places = {
+        "driver -> policy": ("cuda:0", "cuda:0"),
+        "policy -> reference": ("cuda:0", "cuda:1"),
+        "policy -> reward": ("cuda:0", "cuda:0"),
+        "reference -> reward": ("cuda:1", "cuda:0"),
+        "reward -> driver": ("cuda:0", "cuda:0"),
+    }
+    assert dict(zip(edges, pairs, strict=True)) == places
+    assert cold == []  # page faults are a cost of host memory
+    of_senders = [places[edge][0] for edge in edges]
+    assert hosts == list(
+        zip([edge.bytes for edge in plan.sent_flow.edges], of_senders, strict=True)
+    )
+
+
 MAPPED = ("torch", "--transport", "mapped")
 WEIGHTS = (*MAPPED, "--flow", "weights", "--model", "gpt2", "--model-scale", "0.1")
 

@@ -179,7 +179,11 @@ def test_nixl_needs_the_package_of_torchs_cuda_version(monkeypatch, no_gpu, cuda
     monkeypatch.setattr(validate, "cuda_version", lambda: cuda)
     installed = ("nixl", "nixl_cu12")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in installed or None)
-    for name in ("rdt nixl", "rdt nixl-pull"):
+    with_nixl = [
+        name for name, of in TRANSPORTS.items() if "nixl" in of.requirements.modules
+    ]  # those of peers too
+    assert {"rdt nixl", "rdt nixl-pull"} <= set(with_nixl)
+    for name in with_nixl:
         runtime, transport = name.split()
         (options,) = parse_options(runtime, "--transport", transport, *KILOBYTES)
         _, skipped = resolve_plan(TRANSPORTS[name], options)

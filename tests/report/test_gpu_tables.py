@@ -9,6 +9,10 @@ from dataflow.plan.command_line import plan_configuration
 from dataflow.report.gpu_tables import answer_gpus, build_cards, gpu_sections
 from dataflow.report.sections import sections
 
+# Three runs of graph shm on two busy cores had 0.4 and 0.8 s from the end of one to the start of the next, with the
+# clean-up. 1.5 s passed before the first one, and 11 s after the last one, until the report was printed.
+BETWEEN_SECONDS = 2
+AROUND_SECONDS = 15
 CARD = {"gpus": ["NVIDIA H100"], "gpu_driver": "580.1", "cuda": "13.0", "nccl": "2.30.7"}
 HOST = {"to host, pinned": [0.03], "from host, pinned": [0.02], "to host, pageable": [0.09]}
 
@@ -87,5 +91,6 @@ def test_one_card_takes_at_most_seven_minutes_and_every_run_has_a_limit(monkeypa
                     limits.append(plan.options.run_limit)
                     kept.add(plan.configuration.name)
                     assert plan.options.allow_disturbed  # or a run could be repeated
-    assert sum(limits) <= 7 * 60
+    seconds = sum(limits) + len(limits) * BETWEEN_SECONDS + AROUND_SECONDS
+    assert seconds <= 7 * 60
     assert {"store refs --retain-memory", "graph shm --retain-memory"} <= kept

@@ -143,7 +143,7 @@ FAULTS = [
     Fault("a queue actor is killed", "store ref-queue", "Queue.* died", action=kill("ray::_QueueActor")),
     Fault("the raylet is killed", "graph shm", "the raylet of this node ended", action=kill("raylet/raylet")),
     Fault("the GCS is killed", "store refs", "the GCS ended", action=kill("gcs_server"), flags=HANGS),
-    Fault("the worker is killed", "graph mapped", "the driver's process ended with signal SIGKILL",
+    Fault("the driver's process is killed", "graph mapped", "the driver's process ended with signal SIGKILL",
           action=kill("dataflow.measure.driver")),
     Fault("the script is killed", "graph shm", "the run was killed", action=send(signal.SIGKILL),
           code=-signal.SIGKILL, keeps=0, is_quick=True),
@@ -204,6 +204,7 @@ HOSTILE = [
         RECORD, "--html", where=FULL_DISK | {"output": "/mnt/x"}),
 ]  # fmt: skip
 
+TABLES = ("faults", "hostile")
 COLUMNS = (
     Column("case", lambda row: row["name"], is_text=True),
     Column("configuration or command", lambda row: row["configuration"], is_text=True),
@@ -229,13 +230,11 @@ def store_result(
 def write_tables(folder: Path) -> None:
     """Write a row per line of each file, which is a JSON object, between the marks with the name of the file."""
     built = []
-    for path in sorted((ROOT / "results" / "evidence").glob("*.jsonl")):
+    for name in TABLES:
+        path = ROOT / "results" / "evidence" / f"{name}.jsonl"
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        built.append(
-            Section(
-                path.stem, "", table=make_table(sorted(rows, key=lambda row: row["name"]), COLUMNS)
-            )
-        )
+        rows.sort(key=lambda row: row["name"])
+        built.append(Section(name, "", table=make_table(rows, COLUMNS)))
     rewrite_pages(folder, built)
 
 

@@ -48,6 +48,32 @@ def test_all_messages_of_a_chain_are_on_gpus_as_in_the_demo_or_in_host_memory(
 
 
 @pytest.mark.parametrize("transport", ["shm", "nccl", "pickle"])
+def test_the_driver_of_a_graph_sends_from_its_gpu_and_receives_on_it(monkeypatch, transport):
+    """With pickle too, so the query and the result are as many copies as with the other transports."""
+    calls = []
+    endpoint = MagicMock(side_effect=lambda *arguments: calls.append(arguments) or driver)
+    driver = MagicMock()
+    driver.message.side_effect = lambda number: Message("gpu")
+    graph = MagicMock()
+    for name in ("recorded_run", "remove_semaphores", "ray_cluster", "start_models", "ray"):
+        monkeypatch.setattr(graph_script, name, MagicMock())
+    monkeypatch.setattr(graph_script, "measure_memcpy", lambda *_: [1.0])
+    monkeypatch.setattr(graph_script, "measure_host_copies", lambda *_: {})
+    monkeypatch.setattr(graph_script, "compile_graph", lambda *_: (graph, None))
+    monkeypatch.setattr(graph_script, "ScriptEndpoint", endpoint)
+    monkeypatch.setattr(graph_script, "median", lambda _: 1.0)
+    monkeypatch.setattr(graph_script, "sum", lambda _: 1.0, raising=False)
+    graph_script.ray.get.side_effect = lambda value: value
+    flags = SimpleNamespace(
+        transport=transport, device="cuda", gpus=3, sizes={}, warmup=0, iterations=1, output="here"
+    )
+    graph_script.main(flags)
+    assert calls == [("driver", {}, "cuda")]
+    assert [call.args[0].place for call in graph.execute.call_args_list] == ["gpu"] * 2
+    assert driver.receive.call_args_list == [((graph.execute.return_value,),)] * 2
+
+
+@pytest.mark.parametrize("transport", ["shm", "nccl", "pickle"])
 def test_no_message_of_a_graph_has_a_device_in_its_hint(transport):
     """Ray uses the one that is registered last, so a hint for the driver would move the query to its CPU too."""
     nodes = MagicMock()

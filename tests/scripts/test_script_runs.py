@@ -107,7 +107,7 @@ def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_
 @pytest.mark.parametrize(("setting", "is_copy"), [("0", True), ("1", False)])
 def test_a_script_finds_out_whether_readers_own_a_copy(run_script, tmp_path, setting, is_copy):
     variable = '"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": '
-    change = ("common/flags.py", variable + '"0"', f'{variable}"{setting}"')
+    change = ("common/ray_settings.py", variable + '"0"', f'{variable}"{setting}"')
     copy_project(tmp_path, change)
     # 2 to 10 MiB: Ray does not put messages of some kilobytes into its store.
     flags = ("--transport", "refs", "--batch-size", "64", *SHORT)

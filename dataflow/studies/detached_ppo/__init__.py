@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from dataflow.flows.flow import Flow, Task, tasks_in_turn
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message, model_fields
+from dataflow.flows.sizes import of_sizes
 from dataflow.plan.flag import flag
 from dataflow.study import Study
 
@@ -38,25 +39,33 @@ class DetachedPpoFlags:
     )
 
 
-def detached_ppo(
-    makers: int = 1,
-    ppo_trainers: int = 1,
-    batch_size: int = 8,
-    seq_length: int = 512,
-    prompt_seq_len: int = 256,
-    items: str = "views",
-    model: str = "gpt2",
-    lora_rank: int = 0,
-    model_scale: float = 1.0,
-) -> Flow:
+@dataclass(frozen=True)
+class DetachedPpoSizes:
+    """The sizes of the flow, with their defaults: its actors, the samples of a maker, and the tensors of its models."""
+
+    makers: int = 1
+    ppo_trainers: int = 1
+    batch_size: int = 8
+    seq_length: int = 512
+    prompt_seq_len: int = 256
+    items: str = "views"
+    model: str = "gpt2"
+    lora_rank: int = 0
+    model_scale: float = 1.0
+
+
+def build_detached_ppo(sizes: DetachedPpoSizes) -> Flow:
     """Makers and trainers as in coati/ray/utils.py, get_receivers_per_sender; raise ValueError for impossible sizes.
 
     With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
     Only the flag --items checks `items`: of another text than "views" and "batch", the samples are clones.
     """
-    if seq_length <= prompt_seq_len:
+    makers = sizes.makers
+    ppo_trainers = sizes.ppo_trainers
+    actions = sizes.seq_length - sizes.prompt_seq_len
+    if actions <= 0:
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
-    batch = MakerBatch(batch_size, seq_length, seq_length - prompt_seq_len, items)
+    batch = MakerBatch(sizes.batch_size, sizes.seq_length, actions, sizes.items)
     making: list[Task] = []
     reads = defaultdict[int, list[str]](list)  # trainer -> tasks of makers
     for maker in range(makers):
@@ -65,7 +74,8 @@ def detached_ppo(
         for trainer, task in zip(readers, tasks, strict=True):
             reads[trainer].append(task.name)
         making += tasks
-    weights = Message(tuple(two_models(model, model_scale, lora_rank)))
+    models = two_models(sizes.model, sizes.model_scale, sizes.lora_rank)
+    weights = Message(tuple(models))
     senders = {maker % ppo_trainers for maker in range(makers)}
     training = []
     for trainer in range(ppo_trainers):
@@ -165,4 +175,6 @@ def two_models(model: str, scale: float, lora_rank: int) -> list[Field]:
     return tensors
 
 
-STUDY = Study(flows={"detached-ppo": detached_ppo}, flags=DetachedPpoFlags)
+STUDY = Study(
+    flows={"detached-ppo": of_sizes(DetachedPpoSizes, build_detached_ppo)}, flags=DetachedPpoFlags
+)

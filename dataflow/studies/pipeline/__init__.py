@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
+from dataflow.flows.sizes import of_sizes
 from dataflow.plan.flag import flag
 from dataflow.study import Study
 from dataflow.units import parse_seconds
@@ -174,34 +175,48 @@ class Step:
         return self.stages * self.schedule.chunks - 1
 
 
-def pipeline(
-    pipeline_stages: int = 4,
-    micro_batches: int = 8,
-    schedule: str = "1f1b",
-    task_seconds: str = "20ms",
-    batch_size: int = 1,
-    sequence_length: int = 512,
-    hidden_size: int = 1024,
-) -> Flow:
+@dataclass(frozen=True)
+class PipelineSizes:
+    """The sizes of the flow, with their defaults: its tasks, and the tensors between them."""
+
+    pipeline_stages: int = 4
+    micro_batches: int = 8
+    schedule: str = "1f1b"
+    task_seconds: str = "20ms"
+    batch_size: int = 1
+    sequence_length: int = 512
+    hidden_size: int = 1024
+
+    @property
+    def tensor(self) -> Message:
+        """Return an activation or a gradient of a micro-batch."""
+        shape = (self.batch_size, self.sequence_length, self.hidden_size)
+        return Message((Field("hidden_states", "bfloat16", shape),))
+
+
+def build_pipeline(sizes: PipelineSizes) -> Flow:
     """Activations and gradients are bfloat16 tensors of [batch_size, sequence_length, hidden_size].
 
     `task_seconds` is the time of the forward pass of a micro-batch in a stage, and of each half of the backward pass. A
     chunk takes its share of it. Raise ValueError for an unknown schedule, and for numbers that do not fit.
     """
-    check_schedule(schedule, pipeline_stages, micro_batches)
+    stages = sizes.pipeline_stages
+    batches = sizes.micro_batches
+    check_schedule(sizes.schedule, stages, batches)
     try:
-        seconds = parse_seconds(task_seconds)
+        seconds = parse_seconds(sizes.task_seconds)
     except ValueError as error:
         raise ValueError(f"--task-seconds {error}") from None
-    shape = (batch_size, sequence_length, hidden_size)
-    tensor = Message((Field("hidden_states", "bfloat16", shape),))
-    step = Step(SCHEDULES[schedule], pipeline_stages, micro_batches, seconds, tensor)
+    step = Step(SCHEDULES[sizes.schedule], stages, batches, seconds, sizes.tensor)
     tasks: list[Task] = []
-    for stage in range(pipeline_stages):
+    for stage in range(stages):
         tasks += stage_tasks(step, stage)
-    title = f"pipeline of {pipeline_stages} stages, {micro_batches} micro-batches, {schedule}"
-    returns = tuple(f"stage-{stage + 1}.done" for stage in range(pipeline_stages))
+    title = f"pipeline of {stages} stages, {batches} micro-batches, {sizes.schedule}"
+    returns = tuple(f"stage-{stage + 1}.done" for stage in range(stages))
     return Flow("pipeline", title, ACKNOWLEDGEMENT, tuple(sort_tasks(tasks)), returns)
+
+
+pipeline = of_sizes(PipelineSizes, build_pipeline)
 
 
 def check_schedule(name: str, stages: int, batches: int) -> None:

@@ -6,52 +6,68 @@ With a bucket size, each bucket of tensors is a message and a task of its own, o
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from dataflow.flows.flow import Flow, Task, tasks_in_turn
 from dataflow.flows.message import ACKNOWLEDGEMENT, VALUES, Field, Message, model_fields
+from dataflow.flows.sizes import of_sizes
 
 MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entry in the record
 # The end of the name of a field: where the values of changed parameters belong.
 INDICES = "_indices"
 
 
-def weights(
-    model: str = "gpt2",
-    receivers: int = 2,
-    senders: int = 1,
-    bucket_size: int = 0,
-    sharded: bool = False,
-    lora_rank: int = 0,
-    changed: float = 1.0,
-    model_scale: float = 1.0,
-) -> Flow:
+@dataclass(frozen=True)
+class WeightsSizes:
+    """The sizes of the flow, with their defaults: the tensors of a model, and between whom they are sent."""
+
+    model: str = "gpt2"
+    receivers: int = 2
+    senders: int = 1
+    bucket_size: int = 0
+    sharded: bool = False
+    lora_rank: int = 0
+    changed: float = 1.0
+    model_scale: float = 1.0
+
+    @property
+    def title(self) -> str:
+        """Return what is sent to whom, as tables show it."""
+        scale = f" at scale {self.model_scale:g}" if self.model_scale < 1 else ""
+        adapters = f", adapters of rank {self.lora_rank}" if self.lora_rank else ""
+        share = f", {self.changed:.2%} changed" if self.changed < 1 else ""
+        origin = f" from {self.senders} senders" if self.senders > 1 else ""
+        shards = " in shards" if self.sharded else ""
+        tensors = f"{self.model}{scale}{adapters}{share}"
+        return f"weights of {tensors}{origin} to {self.receivers} receivers{shards}"
+
+
+def build_weights(sizes: WeightsSizes) -> Flow:
     """Trainers send the tensors of a model to rollouts, which install them and acknowledge.
 
     Each sender sends its part of the tensors to every receiver; with `sharded`, only to the rollout of its own number.
     `bucket_size` is in bytes; 0: one message per sender. Raise ValueError for an unknown model, and for numbers that do
     not fit.
     """
-    if sharded and senders != receivers:
+    senders = sizes.senders
+    receivers = sizes.receivers
+    if sizes.sharded and senders != receivers:
         raise ValueError(
             f"--sharded: {senders} senders and {receivers} receivers: give the same number of both"
         )
-    tensors = model_fields(model, model_scale, lora_rank)
-    fields = [replace(field, changed_share=changed) for field in tensors]
+    tensors = model_fields(sizes.model, sizes.model_scale, sizes.lora_rank)
+    fields = [replace(field, changed_share=sizes.changed) for field in tensors]
     parts = split_evenly(fields, senders)
-    buckets = [cut_into_buckets(part, bucket_size) for part in parts]
+    buckets = [cut_into_buckets(part, sizes.bucket_size) for part in parts]
     check_count(sum(map(len, buckets)), receivers)
     sending = sender_tasks(buckets)
-    receiving = receiver_tasks(sending, receivers, sharded)
+    receiving = receiver_tasks(sending, receivers, sizes.sharded)
     returns = tuple(task.name for task in receiving)
-    scale = f" at scale {model_scale:g}" if model_scale < 1 else ""
-    adapters = f", adapters of rank {lora_rank}" if lora_rank else ""
-    share = f", {changed:.2%} changed" if changed < 1 else ""
-    origin = f" from {senders} senders" if senders > 1 else ""
-    shards = " in shards" if sharded else ""
-    title = f"weights of {model}{scale}{adapters}{share}{origin} to {receivers} receivers{shards}"
-    return Flow("weights", title, ACKNOWLEDGEMENT, (*chain(*sending), *receiving), returns)
+    return Flow("weights", sizes.title, ACKNOWLEDGEMENT, (*chain(*sending), *receiving), returns)
+
+
+weights = of_sizes(WeightsSizes, build_weights)
 
 
 def check_count(buckets: int, receivers: int) -> None:

@@ -43,16 +43,13 @@ def zero(
     model: str = "gpt2", zero_ranks: int = 4, zero_stage: int = 2, model_scale: float = 1.0
 ) -> Flow:
     """Return a step of `zero_ranks` actors, each with the bytes that it sends by the ring algorithms of textbooks."""
-    part = ceil(
-        sum(prod(field.shape) for field in model_fields(model, model_scale)) / zero_ranks
-    )  # of each rank
+    # The numbers of each rank.
+    part = ceil(sum(prod(field.shape) for field in model_fields(model, model_scale)) / zero_ranks)
     kinds = STAGES[zero_stage]
     names = tuple(f"rank-{rank}" for rank in range(1, zero_ranks + 1))
     sent_bytes = (len(kinds) + kinds.count(ALL_REDUCE)) * NUMBER_BYTES * part * (zero_ranks - 1)
-    work = (
-        kinds,
-        zero_ranks * part,
-    )  # what a rank takes part in: the kinds of the collectives, and their numbers
+    # What a rank takes part in: the kinds of the collectives, and their numbers.
+    work = (kinds, zero_ranks * part)
     tasks = tuple(
         Task(name, (DRIVER,), ACKNOWLEDGEMENT, work=work, other_bytes=sent_bytes) for name in names
     )
