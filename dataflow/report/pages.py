@@ -33,6 +33,7 @@ from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.suite_tables import describe_layout
 from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.units import format_bytes
+from dataflow.workers.variables import RETAIN_MEMORY
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
 # Programs of these systems with and without changes: examples/profiled/measure.py.
@@ -308,7 +309,15 @@ def describe_measured(system: Mapping[str, Any]) -> str:
         measured = find_change(program, change)
         factor = describe_factor_of(measured)
         texts.append(f"{text}: {factor}")
+        if keeps_memory(measured):
+            texts[-1] += ", memory not measured"
     return "; ".join(texts) if texts else "not measured"
+
+
+def keeps_memory(measured: Mapping[str, Any]) -> bool:
+    """Return whether a measured change sets variables of --retain-memory."""
+    settings = measured["change"].get("settings", {})
+    return bool(RETAIN_MEMORY.keys() & settings.keys())
 
 
 def describe_factor_of(measured: Mapping[str, Sequence[float]]) -> str:

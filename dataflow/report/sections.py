@@ -10,12 +10,14 @@ from operator import attrgetter
 from statistics import median
 from typing import Any
 
+import msgspec
+
 from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE, SIMPLEST
 from dataflow.flows.catalogue import FLOWS
-from dataflow.records.schema import Configuration, Workload
+from dataflow.records.schema import Configuration, Layout, Workload
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.provenance import provenance
@@ -55,6 +57,17 @@ class Group:
         if result.traced:
             return False
         return measured_key(result) in self.in_campaigns
+
+    def has_newer_gain(self, result: Result) -> bool:
+        """Return whether pages have a newer measurement of how much kept memory changes this configuration."""
+        if "retain_memory" not in result.configuration.flags:
+            return False
+        return measured_key(result) in self.in_campaigns
+
+    def has_newer_without_links(self, result: Result) -> bool:
+        """Return whether campaigns have the same messages and transport, whatever nodes and links the actors have."""
+        alike = msgspec.structs.replace(result.configuration, layout=Layout())
+        return (result.workload, alike) in self.in_campaigns
 
 
 def measured_key(result: Result) -> MeasuredKey:
@@ -100,8 +113,8 @@ class Table:
     before: Sequence["Table"] = ()  # tables of the same groups
     # Whether a row is on a page that cannot have all.
     is_kept: Callable[[Result], bool] = is_baseline
-    # Whether pages leave out the rows that campaigns have too, except the baseline.
-    gives_way: bool = False
+    # Whether pages have a row. They leave out those of which they have a newer measurement; report.html has all.
+    is_on_page: Callable[[Group, Any], bool] = lambda group, row: True
 
 
 @cache
@@ -175,22 +188,16 @@ def build_part(part: Table, group: Group, last_notes: Sequence[str]) -> Section 
     cells = None
     if columns:
         cells = make_table(rows, columns)
-        if has_results:
-            cells = replace(cells, page_rows=choose_page_rows(part, group, rows))
+        cells = replace(cells, page_rows=choose_page_rows(part, group, rows))
     title = part.title(group.done[0])
     notes = [*part.notes(group), *last_notes]
     return Section(part.name, title, part.sentence(group), cells, part.chart(group), notes)
 
 
-def choose_page_rows(part: Table, group: Group, rows: Sequence[Result]) -> list[int] | None:
-    """Return the positions of the rows that a page has; None for all."""
-    shown = list(rows)
-    if part.gives_way:
-        shown = []
-        for row in rows:
-            if is_baseline(row) or not group.is_in_campaigns(row):
-                shown.append(row)
-    if len(shown) > MAX_PAGE_ROWS:
+def choose_page_rows(part: Table, group: Group, rows: Sequence[Any]) -> list[int] | None:
+    """Return the positions of the rows that a page has; None for all. At most MAX_PAGE_ROWS of results."""
+    shown = [row for row in rows if part.is_on_page(group, row)]
+    if len(shown) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
         shown = [shown[position] for position in choose_rows(shown, part.is_kept)]
     if len(shown) == len(rows):
         return None
