@@ -78,7 +78,8 @@ def measured_programs(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("measured_programs")
 def test_only_the_system_that_was_measured_has_a_factor_of_its_own(headline):
-    rows = rows_of(build_systems({row.newest.name: row for row in headline}))
+    section = build_systems({row.newest.name: row for row in headline})
+    rows = rows_of(section)
     measured = {row["system"].split()[0]: row["the system itself: times as fast"] for row in rows}
     of_verl = measured.pop("verl")
     assert of_verl.endswith(
@@ -86,6 +87,11 @@ def test_only_the_system_that_was_measured_has_a_factor_of_its_own(headline):
     )
     assert of_verl.count("memory not measured") == 1
     assert set(measured.values()) == {"not measured"}
+    (note,) = section.notes
+    assert note == (
+        "Factors of this benchmark: commit unknown. "
+        "The records of the system itself (verl) name no commit of this project."
+    )
     factors = [header for header in rows[0] if header.endswith("times as fast")][1:]
     assert len(factors) == 3
     for header in factors:
