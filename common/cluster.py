@@ -122,7 +122,9 @@ def advise(flags: argparse.Namespace) -> str:
     if not flags.gpus_per_model:
         return ": end other programs that need the processors, and try again"
     gpus = ray.cluster_resources().get("GPU", 0)
-    needed = f"each of {len(MODELS)} models needs {flags.gpus_per_model:g} GPUs"
+    share = flags.gpus_per_model
+    unit = "GPU" if share == 1 else "GPUs"
+    needed = f"each of {len(MODELS)} models needs {share:g} {unit}"
     return f": {needed}, and Ray has {gpus:g}: use --device cpu, or more GPUs"
 
 

@@ -141,4 +141,4 @@ class CudaDevice:
             name = c_char_p()
             self.driver.cuGetErrorName(code, byref(name))
             error = name.value.decode() if name.value else f"error {code}"
-            raise SuiteError(f"{function} failed with {error}: use --transport shm")
+            raise SuiteError(f"{function} failed with {error}: use shm in place of cuda-ipc")

@@ -4,7 +4,6 @@ import argparse
 import errno
 import fcntl
 import os
-import re
 import secrets
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import msgspec
 
 from common import RecordError, SuiteError
 from common.gpus import name_gpus
+from common.origin import read_cpu_model
 from common.sizes import EDGES
 
 SCHEMA_VERSION: Literal[10] = 10
@@ -152,11 +152,8 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[ScriptRun]:
 
 def describe_machine() -> dict[str, Any]:
     """Return the machine and the versions on which times depend."""
-    model = re.search(
-        r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE
-    )
     return {
-        "cpu_model": model and model[1],
+        "cpu_model": read_cpu_model(),
         "logical_cpus": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "gpus": name_gpus(),

@@ -15,6 +15,8 @@ from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
 
+from common.origin import describe_origin
+
 PUT_BYTES = 200 * 2**20
 STORE_BYTES = 2 * 2**30
 PUTS = 40
@@ -44,6 +46,7 @@ def measure() -> dict:
         "ray": ray.__version__,
         "preallocated": "RAY_preallocate_plasma_memory" in os.environ,
         "puts": puts,
+        "origin": describe_origin(),
     }
 
 

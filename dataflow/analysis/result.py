@@ -27,6 +27,8 @@ NOT_SETTLED = "not settled"
 UNCOUNTED = (DISTURBED, NOT_SETTLED)
 # Of the memcpy time, which was measured at another time, for readers that own a copy.
 MIN_SHARE = 0.9
+# Words in the reasons of older records, and what is shown: the suite does not have this flag any more.
+OLD_WORDS = {": use another --transport": "", "needs 1 GPUs": "needs 1 GPU"}
 MIN_P95_SAMPLES = 100  # five are above the percentile; of fewer, it would be nearly the largest one
 
 
@@ -136,7 +138,7 @@ class Result:
     def _choose_runs(self) -> tuple[str, list[Run], str | None]:
         """Return the status, the shown runs (without ok ones: the failed or skipped), and why others are not shown."""
         others = [run for run in self.runs if run.status != "ok"]
-        reason = f"{others[0].status}: {others[0].reason}" if others else None
+        reason = explain_run(others[0]) if others else None
         if not self.ok_runs:
             failed = [run for run in others if run.status == "failed"]
             return ("failed", failed, reason) if failed else ("skipped", others, reason)
@@ -334,6 +336,14 @@ def find_transport(record: Record) -> Transport:
     if label not in TRANSPORTS:
         raise RecordError(f"this version has no transport {label}: leave its record out")
     return TRANSPORTS[label]
+
+
+def explain_run(run: Run) -> str:
+    """Return why a run has no time, as "skipped: nccl needs 3 GPUs and this machine has 0"."""
+    text = f"{run.status}: {run.reason}"
+    for old, new in OLD_WORDS.items():
+        text = text.replace(old, new)
+    return text
 
 
 def explain_not_settled(run: Run) -> str:

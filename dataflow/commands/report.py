@@ -10,6 +10,7 @@ rejected unless --mixed is given.
 """
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
 
 ROOT = RESULTS.parent
+COMMIT = re.compile(r'"git_commit": *"([0-9a-f]{40})"')
 
 
 def parse_command(argv: Sequence[str]) -> argparse.Namespace:
@@ -97,13 +99,28 @@ def commits_of(results: Sequence[Any]) -> set[str]:
     return {commit for commit in commits if commit}
 
 
+def commits_of_evidence() -> set[str]:
+    """Return the commits of what was measured beside the suite: raymeter's records, faults and puts."""
+    commits = set()
+    for path in sorted((RESULTS / "evidence").rglob("*.json*")):
+        commits |= set(COMMIT.findall(path.read_text(encoding="utf-8")))
+    return commits
+
+
+def count_ages(results: Sequence[Any], folder: Path) -> None:
+    """Store how old the code of published numbers is, up to now if pages of this repository are written."""
+    from dataflow.report.code_age import update_ages
+
+    commits = commits_of(results) | commits_of(published_elsewhere()) | commits_of_evidence()
+    update_ages(commits, ROOT, is_new_day_counted=folder.resolve() == ROOT)
+
+
 def main(argv: Sequence[str]) -> int:
     """Return 0, or 1 if a result is impossible."""
     arguments = parse_command(argv)
     from dataflow.analysis.comparison import check_one_machine  # imports take time, as in run.py
     from dataflow.analysis.result import group_results
     from dataflow.report import render
-    from dataflow.report.code_age import update_ages
     from dataflow.report.pages import load_rows, page_sections
     from dataflow.report.sections import measured_key, sections
 
@@ -116,7 +133,7 @@ def main(argv: Sequence[str]) -> int:
         # The tables of published records name the number of boots.
         check_one_machine(results, several_boots=is_published)
     if arguments.publish:
-        update_ages({*commits_of(results), *commits_of(published_elsewhere())}, ROOT)
+        count_ages(results, arguments.publish)
     rows = load_rows() if arguments.publish else []
     built = sections(results, {measured_key(row.newest) for row in rows})
     of_pages = page_sections(results, rows) if arguments.publish else []

@@ -216,7 +216,7 @@ def require_processor(transport: Transport) -> None:
     if needed and machine != needed:
         raise Skipped(
             f"{transport.name} relies on the memory order of {needed} and this machine is {machine}: "
-            "use another --transport"
+            f"{CHOOSE_ANOTHER}"
         )
 
 

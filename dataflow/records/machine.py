@@ -10,7 +10,6 @@ import hashlib
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -20,6 +19,7 @@ from typing import Any
 import psutil
 
 from common.gpus import cuda_version, driver_version
+from common.origin import hash_boot, run_git
 from common.record import describe_machine
 
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
@@ -57,14 +57,6 @@ def read_cpu_seconds() -> tuple[float, float]:
     """Return the CPU seconds of all processes of the machine so far, and those that the hypervisor took from it."""
     cpu = psutil.cpu_times()
     return cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq, cpu.steal
-
-
-def _git(*arguments: str) -> str:
-    command = ("git", *arguments)
-    here = Path(__file__).parent
-    return subprocess.run(
-        command, cwd=here, capture_output=True, text=True, timeout=10, check=True
-    ).stdout.strip()
 
 
 def loaded_nccl_version() -> tuple[int, int, int] | None:
@@ -110,10 +102,8 @@ def read_variables() -> dict[str, str]:
 
 PROBES: dict[str, Callable[[], Any]] = {
     "virtual_machine": lambda: "hypervisor" in Path("/proc/cpuinfo").read_text(),
-    # Another boot is another start of the machine, or another machine. Only a part of the hash, to tell them apart.
-    "boot": lambda: hashlib.sha256(
-        Path("/proc/sys/kernel/random/boot_id").read_bytes()
-    ).hexdigest()[:12],
+    # Another boot is another start of the machine, or another machine.
+    "boot": hash_boot,
     "transparent_hugepages": lambda: (
         Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip()
     ),
@@ -123,8 +113,8 @@ PROBES: dict[str, Callable[[], Any]] = {
     "gpu_driver": driver_version,
     "cuda": cuda_version,
     "nccl": describe_nccl,  # of the driver process; a process that has not imported torch has none
-    "git_commit": lambda: _git("rev-parse", "HEAD"),
-    "git_dirty": lambda: bool(_git("status", "--porcelain", "--untracked-files=no")),
+    "git_commit": lambda: run_git("rev-parse", "HEAD"),
+    "git_dirty": lambda: bool(run_git("status", "--porcelain", "--untracked-files=no")),
     "variables": read_variables,
 }
 

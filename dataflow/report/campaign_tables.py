@@ -160,31 +160,44 @@ def draw_factors(rows: Sequence[Row]) -> Chart | None:
         if row.is_comparable and not row.is_baseline:
             mean = row.factor.mean
             low, high = row.factor.interval or (mean, mean)
-            label = describe_factor(row.factor, has_boots=False)
+            factor = describe_factor(row.factor, has_boots=False)
+            label = f"{factor}, {format_memory(row)} GiB"
             marks.append(Mark(tables.short_label(row.newest), label, mean, low, high))
     if not marks:
         return None
     boots = describe_boots([row.factor for row in rows])
     caption = (
-        f"Line: where the factor lies on another boot with 95 % probability{boots and f' ({boots})'}.",
+        f"Line: where the factor lies on another boot with 95 % probability{boots and f' ({boots})'}. "
+        f"GiB: peak memory of all processes; that of {rows[0].baseline.label} is {describe_baseline_memory(rows)} GiB.",
         *describe_campaigns(rows),
     )
     baseline = rows[0].baseline
-    title = describe_fastest_factor(rows, marks) + title_of(baseline)
+    title = describe_fastest_factor(rows) + title_of(baseline)
     axis = f"times as fast as {baseline.label} (logarithmic axis)"
     return Chart("campaigns", title, {"": marks}, axis, {}, caption)
 
 
-def describe_fastest_factor(rows: Sequence[Row], marks: Sequence[Mark]) -> str:
+def describe_baseline_memory(rows: Sequence[Row]) -> str:
+    """Return the memory of the baseline in GiB; "-" if it has no row."""
+    for row in rows:
+        if row.is_baseline:
+            return format_memory(row)
+    return "-"
+
+
+def describe_fastest_factor(rows: Sequence[Row]) -> str:
     """Return the first line of the chart's title: the largest factor, if there are enough boots for an interval.
 
     Without an interval, it would be a ranking that nobody can trust.
     """
-    for row in rows:
-        if row.is_comparable and row.factor.interval is None:
-            return ""
-    fastest = max(marks, key=lambda mark: mark.value)
-    return f"{fastest.name} is {fastest.label} times as fast as {rows[0].baseline.label}.\n"
+    comparable = [row for row in rows if row.is_comparable]
+    if any(row.factor.interval is None for row in comparable):
+        return ""
+    fastest = max(comparable, key=lambda row: row.factor.mean)
+    name = tables.short_label(fastest.newest)
+    factor = describe_factor(fastest.factor, has_boots=False)
+    memory = format_memory(fastest)
+    return f"{name} is {factor} times as fast as {rows[0].baseline.label}, with {memory} GiB.\n"
 
 
 def describe_outside(is_inside: Mapping[Row, bool]) -> str:

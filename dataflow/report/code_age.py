@@ -1,6 +1,7 @@
 """Say how old the code is that measured a number, in commits.
 
-A page cannot count up to the commit that contains it, so it counts up to the newest commit that a published record has.
+A page cannot count up to the commit that contains it, and no page should change with each commit. So publishing counts
+up to the commit from which it was called, and a page says the day of this commit: "383 commits old on 2026-11-27".
 The counts are stored beside the records, because a clone without history (--depth 1) cannot count.
 """
 
@@ -16,12 +17,14 @@ from dataflow.plan.options import RESULTS
 from dataflow.report.tables import format_range
 
 CODE_AGES = RESULTS / "evidence" / "code-ages.json"
+DIGITS = 9  # of a count: all
 
 
 class CodeAges(msgspec.Struct):
-    """How many commits lie between each commit of a published record and the newest one; None: not in the history."""
+    """How many commits there are after each commit of a published record, up to one; None: not in the history."""
 
-    newest: str
+    counted_to: str
+    day: str  # of that commit
     commits: dict[str, int | None]
 
 
@@ -29,7 +32,7 @@ class CodeAges(msgspec.Struct):
 def load_ages(path: Path = CODE_AGES) -> CodeAges:
     """Return the stored counts; none if nothing was published yet."""
     if not path.exists():
-        return CodeAges("", {})
+        return CodeAges("", "", {})
     return msgspec.json.decode(path.read_bytes(), type=CodeAges)
 
 
@@ -42,38 +45,41 @@ def describe_age(commits: Collection[str]) -> str:
         return ""
     if not counts:
         return ", code of unknown age"
+    on_day = f"on {ages.day} ({ages.counted_to[:10]})"
     if max(counts) == 0:
-        return ", the newest code that a published record has"
-    span = format_range(counts, digits=9)
+        return f", the newest code {on_day}"
+    span = format_range(counts, DIGITS)
     unit = "commit" if span == "1" else "commits"
-    return f", code of {span} {unit} before the newest published record ({ages.newest[:10]})"
+    return f", {span} {unit} old {on_day}"
 
 
-def update_ages(commits: Collection[str], repository: Path, path: Path = CODE_AGES) -> None:
-    """Store the age of each commit, if one is new; raise RecordError if the history is not here."""
-    if set(commits) <= load_ages(path).commits.keys():
+def update_ages(
+    commits: Collection[str],
+    repository: Path,
+    path: Path = CODE_AGES,
+    is_new_day_counted: bool = False,
+) -> None:
+    """Store the age of each commit, if one is new; raise RecordError if the history is not here.
+
+    is_new_day_counted: count again if the newest commit here is of another day than the stored counts.
+    """
+    stored = load_ages(path)
+    is_complete = set(commits) <= stored.commits.keys()
+    has_history = run_git(repository, "rev-parse", "--is-shallow-repository") == "false"
+    if is_complete and not (is_new_day_counted and has_history):
         return
-    if run_git(repository, "rev-parse", "--is-shallow-repository") != "false":
+    newest = run_git(repository, "log", "-1", "--format=%H %cs")
+    if not has_history or newest is None:
         raise RecordError(
             f"{repository} has no history, so the age of new records is unknown: git fetch --unshallow"
         )
-    newest = find_newest(commits, repository)
-    counts = {commit: count_commits(commit, newest, repository) for commit in sorted(commits)}
-    ages = CodeAges(newest, counts)
+    counted_to, day = newest.split()
+    if is_complete and day == stored.day:
+        return
+    counts = {commit: count_commits(commit, counted_to, repository) for commit in sorted(commits)}
+    ages = CodeAges(counted_to, day, counts)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(ages), indent=1) + b"\n")
     load_ages.cache_clear()
-
-
-def find_newest(commits: Collection[str], repository: Path) -> str:
-    """Return the commit with the longest history; raise RecordError if none is in the repository."""
-    lengths: dict[str, int] = {}
-    for commit in commits:
-        length = run_git(repository, "rev-list", "--count", commit)
-        if length is not None:
-            lengths[commit] = int(length)
-    if not lengths:
-        raise RecordError(f"{repository} has no commit of the records: publish from its own clone")
-    return max(lengths, key=lambda commit: lengths[commit])
 
 
 def count_commits(commit: str, newest: str, repository: Path) -> int | None:

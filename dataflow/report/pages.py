@@ -28,11 +28,12 @@ from dataflow.report.campaign_tables import (
     format_times,
 )
 from dataflow.report.gpu_tables import answer_gpus, gpu_sections
-from dataflow.report.provenance import provenance
+from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.suite_tables import describe_layout
 from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.units import format_bytes
+from dataflow.workers.variables import RETAIN_MEMORY
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
 # Programs of these systems with and without changes: examples/profiled/measure.py.
@@ -59,7 +60,8 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
         Column("flag", lambda item: f"`{item[0]}`"),
         Column("meaning", itemgetter(1), is_text=True),
     )
-    flags = make_table([*describe_flags().items()], columns)
+    described = describe_flags()
+    flags = make_table([*described.items()], columns)
     agreement = build_agreement(RESULTS / "evidence" / "agreement")
     built = [Section("flags", "", table=flags), agreement, *gpu_sections(results)]
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
@@ -263,7 +265,38 @@ def build_systems(by_name: Mapping[str, Row]) -> Section:
         ),
         *steps,
     )
-    return Section("systems", "", table=make_table(SYSTEMS["systems"], columns))
+    table = make_table(SYSTEMS["systems"], columns)
+    return Section("systems", "", table=table, notes=[describe_code_of_systems(by_name)])
+
+
+def describe_code_of_systems(by_name: Mapping[str, Row]) -> str:
+    """Return the commits that the factors of known systems come from, and whether programs of these name theirs."""
+    names = {system["configuration"] for system in SYSTEMS["systems"]}
+    names |= set(SYSTEMS["steps"].values())
+    environments = []
+    for name in sorted(names & by_name.keys()):
+        row = by_name[name]
+        for pair in row.pairs.values():
+            environments += pair.new.environments
+    text = f"Factors of this benchmark: commit {describe_commits(environments)}."
+    unnamed = []
+    for system in SYSTEMS["systems"]:
+        changes = system.get("measured", [])
+        programs = [change["program"] for change in changes]
+        is_named = all(map(names_its_commit, programs))
+        if not is_named:
+            unnamed.append(system["name"])
+    if unnamed:
+        systems = ", ".join(unnamed)
+        text += f" The records of the system itself ({systems}) name no commit of this project."
+    return text
+
+
+def names_its_commit(program: str) -> bool:
+    """Return whether the measured changes of a program have an origin."""
+    path = PROGRAMS / f"{program}.json"
+    record = json.loads(path.read_bytes())
+    return "changes" in record.get("origins", {})
 
 
 def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
@@ -308,7 +341,16 @@ def describe_measured(system: Mapping[str, Any]) -> str:
         measured = find_change(program, change)
         factor = describe_factor_of(measured)
         texts.append(f"{text}: {factor}")
+        if keeps_memory(measured):
+            texts[-1] += ", memory not measured"
     return "; ".join(texts) if texts else "not measured"
+
+
+def keeps_memory(measured: Mapping[str, Any]) -> bool:
+    """Return whether a measured change sets variables of --retain-memory."""
+    change = measured["change"]
+    settings = change.get("settings", {})
+    return bool(RETAIN_MEMORY.keys() & settings.keys())
 
 
 def describe_factor_of(measured: Mapping[str, Sequence[float]]) -> str:

@@ -10,12 +10,14 @@ from operator import attrgetter
 from statistics import median
 from typing import Any
 
+import msgspec
+
 from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE, SIMPLEST
 from dataflow.flows.catalogue import FLOWS
-from dataflow.records.schema import Configuration, Workload
+from dataflow.records.schema import Configuration, Layout, Workload
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.provenance import provenance
@@ -55,6 +57,16 @@ class Group:
         if result.traced:
             return False
         return measured_key(result) in self.in_campaigns
+
+    def has_newer_gain(self, result: Result) -> bool:
+        """Return whether pages have a newer measurement of how much kept memory changes this configuration."""
+        is_kept = "retain_memory" in result.configuration.flags
+        return is_kept and measured_key(result) in self.in_campaigns
+
+    def has_newer_without_links(self, result: Result) -> bool:
+        """Return whether campaigns have the same messages and transport, whatever nodes and links the actors have."""
+        alike = msgspec.structs.replace(result.configuration, layout=Layout())
+        return (result.workload, alike) in self.in_campaigns
 
 
 def measured_key(result: Result) -> MeasuredKey:
@@ -100,8 +112,8 @@ class Table:
     before: Sequence["Table"] = ()  # tables of the same groups
     # Whether a row is on a page that cannot have all.
     is_kept: Callable[[Result], bool] = is_baseline
-    # Whether pages leave out the rows that campaigns have too, except the baseline.
-    gives_way: bool = False
+    # Whether pages have a row. They leave out those of which they have a newer measurement; report.html has all.
+    is_on_page: Callable[[Group, Any], bool] = lambda group, row: True
 
 
 @cache
@@ -133,11 +145,15 @@ def sections(
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:
         flow = result.workload.flow
-        by_flow = [*FLOWS, flow].index(flow)
+        flows = [*FLOWS, flow]
+        by_flow = flows.index(flow)
         group_by = by_name[result.table].group_by
-        key = (positions[result.table], by_flow, flow, *group_by(result))
+        position = positions[result.table]
+        key = (position, by_flow, flow, *group_by(result))
         # A paired measurement can have the same configuration twice, from two checkouts.
-        members = [Result((record,)) for record in result.records] if result.paired else [result]
+        members = [result]
+        if result.paired:
+            members = [Result((record,)) for record in result.records]
         groups[key] += members
     built = []
     for key in sorted(groups, key=lambda key: key[:4]):
@@ -149,7 +165,8 @@ def sections(
 
 def build_group(table: Table, group: Group) -> list[Section]:
     """Return the sections of one group. The last one has the failures and the provenance of all."""
-    failures = [f"{result.label}: {result.failure}." for result in group.results if result.failure]
+    failed = [result for result in group.results if result.failure]
+    failures = [f"{result.label}: {result.failure}." for result in failed]
     if not group.done:
         title = title_of(group.results[0])
         statuses = make_table(group.results, tables.MAIN_COLUMNS)
@@ -170,28 +187,25 @@ def build_part(part: Table, group: Group, last_notes: Sequence[str]) -> Section 
         return None
     has_results = isinstance(rows[0], Result)
     if has_results:
-        uncounted = [result for result in group.results if result.status in UNCOUNTED]
-        rows += [result for result in uncounted if result not in rows]
+        for result in group.results:
+            if result.status in UNCOUNTED and result not in rows:
+                rows.append(result)
     cells = None
     if columns:
         cells = make_table(rows, columns)
-        if has_results:
-            cells = replace(cells, page_rows=choose_page_rows(part, group, rows))
+        page_rows = choose_page_rows(part, group, rows)
+        cells = replace(cells, page_rows=page_rows)
     title = part.title(group.done[0])
     notes = [*part.notes(group), *last_notes]
     return Section(part.name, title, part.sentence(group), cells, part.chart(group), notes)
 
 
-def choose_page_rows(part: Table, group: Group, rows: Sequence[Result]) -> list[int] | None:
-    """Return the positions of the rows that a page has; None for all."""
-    shown = list(rows)
-    if part.gives_way:
-        shown = []
-        for row in rows:
-            if is_baseline(row) or not group.is_in_campaigns(row):
-                shown.append(row)
-    if len(shown) > MAX_PAGE_ROWS:
-        shown = [shown[position] for position in choose_rows(shown, part.is_kept)]
+def choose_page_rows(part: Table, group: Group, rows: Sequence[Any]) -> list[int] | None:
+    """Return the positions of the rows that a page has; None for all. At most MAX_PAGE_ROWS of results."""
+    shown = [row for row in rows if part.is_on_page(group, row)]
+    if len(shown) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
+        chosen = choose_rows(shown, part.is_kept)
+        shown = [shown[position] for position in chosen]
     if len(shown) == len(rows):
         return None
     return [position for position, row in enumerate(rows) if row in shown]

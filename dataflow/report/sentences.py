@@ -237,7 +237,10 @@ def format_time(result: Result) -> str:
 
 
 def format_times_as_fast(result: Result, baseline: Result | None) -> str:
-    """Return how many times as fast a result is as the baseline, and the 95 % interval; "-" if their work differs."""
+    """Return how many times as fast a result is as the baseline, and the 95 % interval; "-" if their work differs.
+
+    A factor that cannot be ranked says why. With --retain-memory, the memory that it costs is beside the factor.
+    """
     if baseline is None:
         return "-"
     is_grouped_alike = result.check_every == baseline.check_every
@@ -247,9 +250,17 @@ def format_times_as_fast(result: Result, baseline: Result | None) -> str:
         return "1"
     ratio = Pair(result, baseline).ratio
     times, ends = format_ratio(ratio)
-    if ends == "-":
-        return times
-    return f"{times} ({ends})"
+    details = [ends] if ends != "-" else []
+    if not result.can_be_ranked:
+        details.append(explain_unranked(result))
+    elif not baseline.can_be_ranked:
+        details.append(f"baseline: {explain_unranked(baseline)}")
+    text = f"{times} ({', '.join(details)})" if details else times
+    if "retain_memory" in result.configuration.flags:
+        text += (
+            f" with {tables.format_memory(result)} instead of {tables.format_memory(baseline)} GiB"
+        )
+    return text
 
 
 def format_ratio(ratio: Ratio, invert: bool = False) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from statistics import median
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.links import crossings_of, link_seconds
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
+from dataflow.catalogue.catalogue import SIMPLEST
 from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
@@ -29,6 +30,8 @@ from dataflow.units import format_bytes
 
 SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
+KEPT_REFERENCES = f"{SIMPLEST} --retain-memory"
+ONE_NODE = "all actors on the driver's node"
 IN_CAMPAIGNS = "see campaigns"  # newer, and of several boots
 # The largest timed result, the timed and all by value.
 Sweep = tuple[Result, dict[int, Result], dict[int, Result]]
@@ -59,6 +62,11 @@ CONFIGURATIONS = Table(
 )
 
 
+def is_new_or_baseline(group: Group, result: Result) -> bool:
+    """Return whether campaigns do not have a configuration, or it is the baseline."""
+    return is_baseline(result) or not group.is_in_campaigns(result)
+
+
 def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
     by_size = defaultdict[int, dict[bool, Result]](dict)
@@ -74,8 +82,20 @@ def pair_retained(group: Group) -> list[Pair]:
 RETAINED_SIZE = Column(
     "bytes per iteration", lambda pair: format_bytes(pair.old.workload.bytes_per_iteration)
 )
+RETAINED_COST = Column(
+    "memory GiB",
+    lambda pair: f"{tables.format_memory(pair.old)} → {tables.format_memory(pair.new)}",
+)
+
+
+def retained_columns(group: Group) -> Sequence[Column]:
+    """Return the columns of a comparison, with the memory of both sides beside the factor."""
+    times, factor, interval, *others = PAIR_COLUMNS
+    return (RETAINED_SIZE, times, factor, interval, RETAINED_COST, *others)
+
+
 RETAINED_MEMORY = Table(
-    "retained-memory", lambda group: (RETAINED_SIZE, *PAIR_COLUMNS), pair_retained,
+    "retained-memory", retained_columns, pair_retained,
     lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
     group_by=lambda result: (result.transport.label,),
 )  # fmt: skip
@@ -105,9 +125,15 @@ MICROBENCHMARKS = Table(
 def describe_layout(result: Result) -> str:
     nodes = {node for run in result.ok_runs for node in run.nodes.values()}
     if len(nodes) == 1:
-        return "all actors on the driver's node"
+        return ONE_NODE
     link = result.configuration.layout.link
     return f"{len(nodes)} nodes" + (f", {link}" if link else "")
+
+
+def is_new_or_over_links(group: Group, result: Result) -> bool:
+    """Return whether actors are on several nodes, or campaigns do not have the configuration."""
+    is_on_one_node = describe_layout(result) == ONE_NODE
+    return not (is_on_one_node and group.has_newer_without_links(result))
 
 
 CLUSTER_COLUMNS = (
@@ -128,6 +154,7 @@ CLUSTER = Table(
     "cluster", lambda group: CLUSTER_COLUMNS,
     lambda group: sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds)),
     lambda result: f"{title_of(result)}, by layout",
+    is_on_page=is_new_or_over_links,
 )  # fmt: skip
 
 
@@ -175,6 +202,13 @@ def find_sweeps(group: Group) -> list[Sweep]:
     return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
 
 
+def is_new_at_all_sizes(group: Group, row: Sweep) -> bool:
+    """Return whether pages have no newer times by size; docs/page-faults.md has those of KEPT_REFERENCES."""
+    largest, _, _ = row
+    is_superseded = swept_size(largest) == "iteration_bytes" and largest.name == KEPT_REFERENCES
+    return not (group.in_campaigns and is_superseded)
+
+
 def sweep_columns(group: Group) -> Sequence[Column]:
     swept, rows = swept_size(group.done[0]), find_sweeps(group)
     header = format_bytes if swept == "iteration_bytes" else str
@@ -211,6 +245,7 @@ def draw_sweep(group: Group) -> Chart:
         [],
         find_sweeps(group),
     )
+    sweeps = [row for row in sweeps if is_new_at_all_sizes(group, row)]
     for largest, timed, _ in sweeps:
         seconds = {
             value: (r.typical_seconds, min(r.run_seconds), max(r.run_seconds))
@@ -251,14 +286,23 @@ def draw_sweep(group: Group) -> Chart:
 
 
 SWEEP = Table(
-    "sweeps", sweep_columns, find_sweeps, sweep_title, chart=draw_sweep, group_by=lambda result: ()
+    "sweeps",
+    sweep_columns,
+    find_sweeps,
+    sweep_title,
+    chart=draw_sweep,
+    group_by=lambda result: (),
+    is_on_page=is_new_at_all_sizes,
 )
 SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "own-flow": replace(CONFIGURATIONS, name="own-flow"),
-    "configurations": replace(CONFIGURATIONS, gives_way=True),
+    "configurations": replace(CONFIGURATIONS, is_on_page=is_new_or_baseline),
     "paired": CONFIGURATIONS,
-    "stages": stage_tables("stages", draw_causes),
+    "stages": replace(
+        stage_tables("stages", draw_causes),
+        is_on_page=lambda group, result: not group.has_newer_gain(result),
+    ),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
     "gpu": GPU,

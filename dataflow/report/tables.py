@@ -138,6 +138,11 @@ def format_stored(result: Result) -> str:
     )
 
 
+def format_memory(result: Result) -> str:
+    """Return the peak memory of all processes of a run in GiB, as large as in any run."""
+    return f"{result.peak_memory_bytes / 2**30:.1f}" if result.peak_memory_bytes else "-"
+
+
 def format_data_path(result: Result) -> str:
     """Return whether the data path of messages is only the requested one; "-" if something has shown it."""
     acknowledgements = {str(edge) for edge in result.workload.edges if edge.bytes <= NUMBER_BYTES}
@@ -235,7 +240,7 @@ MAIN_COLUMNS = (
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 5),
     OVERHEAD,
     DATA_PATH,
-    Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7, untimed=True),
+    Column("peak GiB", format_memory, 7, untimed=True),
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", 4),
     Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, 1, untimed=True),
 )  # fmt: skip

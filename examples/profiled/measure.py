@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from common.origin import describe_origin
 from dataflow.workers.variables import RETAIN_MEMORY
 from examples.profiled.steps import read_step
 
@@ -197,6 +198,9 @@ def measure(program: Program, pairs: int, parts: Sequence[str]) -> None:
     path = RECORDS / "programs" / f"{program.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    # The parts of a program can be measured on different days and machines.
+    origins = dict.fromkeys(parts, describe_origin())
+    record["origins"] = earlier.get("origins", {}) | origins
     text = json.dumps(earlier | record, indent=1, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8")
 

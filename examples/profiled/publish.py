@@ -15,8 +15,10 @@ from statistics import median
 from typing import Any
 
 from dataflow.analysis.statistics import MIN_RUNS, ratio, typical_seconds
+from dataflow.report.provenance import describe_commits
 from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, TextTable, make_table
+from examples.profiled.measure import PARTS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "raymeter"
@@ -24,6 +26,7 @@ CAUSES = PACKAGE / "src" / "raymeter" / "report" / "causes.md"
 RECORDS = Path("results") / "evidence" / "raymeter"
 CASES = PACKAGE / "tests" / "cases"
 Row = tuple[str, ...]
+Origin = dict[str, Any]
 MAX_FACTOR = 1.5  # between the predicted and the measured saving, if the prediction has come true
 SHOWN = ("verl_controller", "pool_map", "data_embeddings")  # whose printed text is on the page
 NOTHING = "-"
@@ -82,14 +85,37 @@ def describe_cases(scores: dict[str, Any]) -> Section:
         sentence += f". {others} other programs were not run this time"
     if skipped:
         sentence += f". Not run, because packages were missing: {', '.join(skipped)}"
-    return Section(
-        "raymeter-cases", "", f"In one run of each: {sentence}.", to_table(headers, rows)
-    )
+    notes = [describe_origins([scores.get("origin")])]
+    sentence = f"In one run of each: {sentence}."
+    return Section("raymeter-cases", "", sentence, to_table(headers, rows), notes=notes)
 
 
 def count_programs() -> int:
     """Return how many programs with a known cause, and controls, there are."""
     return len(list(CASES.glob("*.py"))) - 1  # without the module that measures their steps
+
+
+def describe_origins(origins: Sequence[Origin | None]) -> str:
+    """Return the days, commits and machines of records, and that some do not name them."""
+    known = [origin for origin in origins if origin]
+    texts = []
+    if known:
+        days = sorted({origin["day"] for origin in known})
+        machines = sorted({describe_place(origin) for origin in known})
+        commits = describe_commits(known)
+        texts.append(f"Measured on {' and '.join(days)}, {'; '.join(machines)}, commit {commits}.")
+    if len(known) < len(origins):
+        subject = "Some records" if known else "The records"
+        texts.append(
+            f"{subject} name no day, commit or machine, so the age of their code is not known."
+        )
+    return " ".join(texts)
+
+
+def describe_place(origin: Origin) -> str:
+    """Return the machine, and which start of it."""
+    cores = origin["logical_cpus"]
+    return f"{cores} cores of {origin['cpu_model']}, boot {origin['boot']}"
 
 
 def describe_case(case: dict[str, Any]) -> Row:
@@ -145,7 +171,8 @@ def describe_costs(costs: dict[str, Any]) -> Section:
         f"CPU time of all processes of a program on {costs['cores']} cores in {pairs} pairs of runs, with and without "
         "raymeter. Start and end happen once, and contain the analysis."
     )
-    return Section("raymeter-cost", "", sentence, to_table(headers, rows))
+    notes = [describe_origins([costs.get("origin")])]
+    return Section("raymeter-cost", "", sentence, to_table(headers, rows), notes=notes)
 
 
 def describe_cost(cost: dict[str, Any]) -> Row:
@@ -222,7 +249,11 @@ def describe_programs(programs: Sequence[dict[str, Any]]) -> Section:
     notes = [
         f"{program['title']}: {program['remark']}" for program in programs if program["remark"]
     ]
-    notes += [describe_packages(programs)]
+    origins = []
+    for program in programs:
+        of_parts = program.get("origins", {})
+        origins += [of_parts.get(part) for part in PARTS]
+    notes += [describe_packages(programs), describe_origins(origins)]
     table = to_table(headers, rows)
     return Section("raymeter-programs", "", sentence, table, notes=notes)
 
@@ -345,7 +376,8 @@ def describe_versions(versions: Sequence[dict[str, Any]]) -> Section:
         missing = ", ".join(version["missing"]) or "-"
         rows.append((version["ray"], f"{version['found']} of {version['known']}", missing))
     headers = ("Ray", "known messages that were found", "functions that it does not have")
-    return Section("raymeter-versions", "", table=to_table(headers, rows))
+    notes = [describe_origins([version.get("origin") for version in versions])]
+    return Section("raymeter-versions", "", table=to_table(headers, rows), notes=notes)
 
 
 if __name__ == "__main__":

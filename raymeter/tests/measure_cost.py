@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from origin import load_origin
+
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 TICKS = os.sysconf("SC_CLK_TCK")
 KIB_100 = 100 * 2**10
@@ -317,7 +319,11 @@ def main(words: Sequence[str] | None = None) -> None:
         print(describe(cost), flush=True)
         costs.append(cost)
     if flags.output:
-        record = {"cores": os.cpu_count(), "programs": [asdict(cost) for cost in costs]}
+        record = {
+            "origin": load_origin(),
+            "cores": os.cpu_count(),
+            "programs": [asdict(cost) for cost in costs],
+        }
         flags.output.parent.mkdir(parents=True, exist_ok=True)
         flags.output.write_text(json.dumps(record, indent=1) + "\n")
 

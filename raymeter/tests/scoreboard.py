@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
+from origin import load_origin
+
 TESTS = Path(__file__).resolve().parent
 CASES = TESTS / "cases"
 SOURCE = TESTS.parent / "src"
@@ -448,7 +450,12 @@ def write_scores(path: Path, scores: Sequence[Score], skipped: dict[str, list[st
         row["is_saving_right"] = score.is_saving_right
         row["cost"] = score.cost
         rows.append(row)
-    content = {"summary": summarise(scores), "skipped": skipped, "cases": rows}
+    content = {
+        "origin": load_origin(),
+        "summary": summarise(scores),
+        "skipped": skipped,
+        "cases": rows,
+    }
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from origin import load_origin
+
 TESTS = Path(__file__).resolve().parent
 SOURCE = TESTS.parent / "src"
 PROGRAM = TESTS / "known_program.py"
@@ -81,6 +83,7 @@ def main(words: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory() as folder:
             summary = profile(Path(folder) / "profile", [str(Path(ray_folder).resolve())])
         record = {"ray": summary["ray"], "missing": summary["missing"]}
+        record["origin"] = load_origin()
         record["known"] = len(KNOWN)
         record["found"] = count_found(summary)
         print(record)

@@ -60,6 +60,12 @@ def test_the_flow_is_that_of_the_catalogue_only_if_its_edges_are_those_of_the_re
     assert not (tmp_path / "executed").exists()
 
 
+def test_a_skipped_run_of_an_older_record_advises_no_flag_that_is_gone():
+    reason = "cuda-ipc needs 1 GPUs and this machine has 0: use another --transport"
+    skipped = make_result(make_run([], status="skipped", reason=reason))
+    assert skipped.failure == "skipped: cuda-ipc needs 1 GPU and this machine has 0"
+
+
 def test_the_ok_runs_count_and_without_any_the_failed_ones():
     failed, skipped = (
         make_run([9.0], status="failed", reason="died"),

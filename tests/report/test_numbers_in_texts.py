@@ -429,18 +429,21 @@ def divide(sides: dict[bool, Result], reduce: Callable) -> tuple[float, float, f
 
 
 def test_the_table_of_means_is_that_of_the_records():
-    sizes, medians, means, intervals = [], [], [], []
+    sizes, medians, means, intervals, memory = [], [], [], [], []
     for size, sides in load_sizes().items():
         factor, low, high = divide(sides, mean)
         sizes.append(f"{size // MIB} MiB")
         medians.append(f"{divide(sides, median)[0]:.2g}")
         means.append(f"{factor:.2g}")
         intervals.append(f"{low:.2g} to {high:.2g}")
+        plain, kept = (sides[is_kept].peak_memory_bytes / GIB for is_kept in (False, True))
+        memory.append(f"{plain:.1f} → {kept:.1f}")
     rows = [
         ["bytes per iteration", *sizes],
         ["---", *["---:"] * len(sizes)],
         ["times as fast, by the median", *medians],
         ["times as fast, by the mean", *means],
         ["95 % interval of the factor by the mean", *intervals],
+        ["memory GiB", *memory],
     ]
     assert record_of("docs/page-faults.md", "means") == join_rows(rows)

@@ -6,14 +6,16 @@ from collections import defaultdict
 
 import pytest
 from conftest import ROOT
-from made_records import make_record, rows_of, write_campaign
+from made_records import make_record, make_run, make_sweep, rows_of, write_campaign
 
 from dataflow.analysis.result import group_results
 from dataflow.errors import RecordError
 from dataflow.records.schema import ProcessCost
 from dataflow.report import pages
+from dataflow.report.campaign_tables import draw_factors
 from dataflow.report.pages import build_claim, build_systems, load_rows
 from dataflow.report.sections import measured_key, sections
+from dataflow.workers.variables import RETAIN_MEMORY
 
 VERSIONS = {"ray": "2.60.0", "torch": "2.13.0"}
 GENERATED = r"<!-- ([\w-]+): written by make publish -->\n(.*?)<!-- end of \1 -->"
@@ -46,6 +48,17 @@ def test_the_claim_compares_equal_settings_and_has_the_memory(headline):
     assert "with 7 GiB" in on_both_sides
 
 
+def test_each_factor_of_the_chart_has_the_memory_beside_it(headline):
+    chart = draw_factors(headline)
+    labels = {mark.name: mark.label for mark in chart.panels[""]}
+    assert labels["store refs --retain-memory"] == "6 (6 to 6), 11 GiB"
+    assert labels["graph shm"] == "7.5 (7.5 to 7.5), 6 GiB"
+    assert chart.title.startswith(
+        "graph shm --retain-memory is 12 (12 to 12) times as fast as store driver-queue, with 7 GiB.\n"
+    )
+    assert "that of store driver-queue is 7 GiB" in chart.caption[0]
+
+
 @pytest.fixture
 def measured_programs(tmp_path, monkeypatch):
     """Record programs of systems in which each change makes a step 1.25 times as fast, in five pairs of runs."""
@@ -55,18 +68,30 @@ def measured_programs(tmp_path, monkeypatch):
         for measured in system.get("measured", []):
             before = [1.0, 1.1, 1.2, 1.3, 1.4]
             after = [seconds / 1.25 for seconds in before]
-            change = {"change": {"name": measured["change"]}, "before": before, "after": after}
-            changes[measured["program"]].append(change)
+            settings = RETAIN_MEMORY if measured["change"] == "kept memory" else {}
+            change = {"name": measured["change"], "settings": settings}
+            pairs = {"change": change, "before": before, "after": after}
+            changes[measured["program"]].append(pairs)
     for program, measured in changes.items():
         (tmp_path / f"{program}.json").write_text(json.dumps({"changes": measured}))
 
 
 @pytest.mark.usefixtures("measured_programs")
 def test_only_the_system_that_was_measured_has_a_factor_of_its_own(headline):
-    rows = rows_of(build_systems({row.newest.name: row for row in headline}))
+    section = build_systems({row.newest.name: row for row in headline})
+    rows = rows_of(section)
     measured = {row["system"].split()[0]: row["the system itself: times as fast"] for row in rows}
-    assert "kept memory: 1.25 (1.25 to 1.25), 5 pairs of runs" in measured.pop("verl")
+    of_verl = measured.pop("verl")
+    assert of_verl.endswith(
+        "kept memory: 1.25 (1.25 to 1.25), 5 pairs of runs, memory not measured"
+    )
+    assert of_verl.count("memory not measured") == 1
     assert set(measured.values()) == {"not measured"}
+    (note,) = section.notes
+    assert note == (
+        "Factors of this benchmark: commit unknown. "
+        "The records of the system itself (verl) name no commit of this project."
+    )
     factors = [header for header in rows[0] if header.endswith("times as fast")][1:]
     assert len(factors) == 3
     for header in factors:
@@ -91,6 +116,37 @@ def test_a_page_does_not_give_a_factor_again_that_campaigns_have(headline):
     peers.append(make_record("shm", [0.3], runtime="graph", table="peers"))
     (section,) = sections(group_results(peers), in_campaigns)
     assert [row[-1] for row in section.table.cells] == ["1", "see campaigns"]
+
+
+def names_on_page(section, column):
+    """Return the cells of a column in the rows that a page has."""
+    cells = [row[column] for row in section.table.cells]
+    positions = section.table.page_rows
+    return cells if positions is None else [cells[position] for position in positions]
+
+
+def test_a_page_has_times_of_one_node_only_if_campaigns_do_not_have_them(headline):
+    in_campaigns = {measured_key(row.newest) for row in headline}
+    nodes = dict.fromkeys(("driver", "policy", "reference", "reward"), 0)
+    records = []
+    for name in ("refs", "bytes"):
+        run = make_run([1.0], nodes=nodes)
+        records.append(make_record(name, run, table="cluster", layout={"link": "10 Gbit/s"}))
+    (section,) = sections(group_results(records), in_campaigns)
+    assert names_on_page(section, 1) == ["store bytes"]
+    (section,) = sections(group_results(records))
+    assert set(names_on_page(section, 1)) == {"store refs", "store bytes"}
+
+
+def test_a_page_has_no_older_times_by_size_of_references_with_kept_memory(headline):
+    in_campaigns = {measured_key(row.newest) for row in headline}
+    points = {2**20: [0.01], 2**27: [0.2]}
+    records = [*make_sweep("refs", points), *make_sweep("refs", points, flags=KEPT)]
+    (section,) = sections(group_results(records), in_campaigns)
+    assert names_on_page(section, 0) == ["store refs"]
+    assert [line.name for line in section.chart.panels[""]] == ["store refs", "memcpy"]
+    (section,) = sections(group_results(records))
+    assert names_on_page(section, 0) == ["store refs", "store refs --retain-memory"]
 
 
 def factors_of_page(text):
@@ -120,3 +176,35 @@ def test_no_two_places_give_the_same_factor_differently():
             seen[key].setdefault(factor, f"{page.name}: {name}")
     assert len(seen) > 30
     assert {key: places for key, places in seen.items() if len(places) > 1} == {}
+
+
+def tables_of_page(text):
+    """Yield the name, the title, and the rows with the headers, of each table that is written by make publish."""
+    for name, body in re.findall(GENERATED, text, re.DOTALL):
+        title = ""
+        rows = []
+        for line in [*body.splitlines(), ""]:
+            if found := re.match(r"\*\*(.*?)\.\*\*", line):
+                title = found[1]
+            if line.startswith("| "):
+                rows.append(line.strip("| ").split(" | "))
+            elif rows:
+                yield name, title, rows
+                rows = []
+
+
+def test_no_page_shows_times_that_contradict_a_factor_of_kept_memory():
+    """Where campaigns have a configuration with and without kept memory, no other table has both for such messages."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found = [table for page in pages for table in tables_of_page(page.read_text())]
+    (measured,) = [rows for name, _, rows in found if name == "campaign-headline"]
+    in_campaigns = {row[0] for row in measured}
+    kept = [name for name in in_campaigns if f"{name} --retain-memory" in in_campaigns]
+    assert len(kept) > 2
+    for name, title, rows in found:
+        is_small = re.search(r", 1 MiB per iteration$", title)  # kept memory makes no difference
+        if name.startswith("campaign-") or is_small:
+            continue
+        cells = {cell for row in rows for cell in row[:2]}
+        both = [one for one in kept if {one, f"{one} --retain-memory"} <= cells]
+        assert both == [], f"{name}: {title}"

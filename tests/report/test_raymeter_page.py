@@ -155,3 +155,22 @@ def test_the_cost_of_recording_is_judged_by_its_interval(factor, verdict):
 def test_two_pairs_say_nothing_about_the_goal():
     (row,) = rows_of(publish.describe_costs({"cores": 2, "programs": [make_cost(1.0, pairs=2)]}))
     assert row["goal"] == "at most 2%: not known"
+
+
+ORIGIN = {
+    "day": "2026-01-01", "git_commit": "a" * 40, "git_dirty": False, "logical_cpus": 2, "cpu_model": "A CPU",
+    "boot": "0123456789ab",
+}  # fmt: skip
+UNKNOWN = "name no day, commit or machine, so the age of their code is not known."
+
+
+def test_a_part_of_the_page_says_where_its_records_come_from_or_that_they_do_not():
+    known = publish.describe_origins([ORIGIN, ORIGIN])
+    place = "2 cores of A CPU, boot 0123456789ab"
+    assert known == f"Measured on 2026-01-01, {place}, commit aaaaaaaaaa."
+    assert publish.describe_origins([None]) == f"The records {UNKNOWN}"
+    assert publish.describe_origins([ORIGIN, None]) == f"{known} Some records {UNKNOWN}"
+    (section,) = [publish.describe_costs({"cores": 2, "programs": [make_cost(1.0)]})]
+    assert section.notes == [f"The records {UNKNOWN}"]
+    program = make_program(0.4) | {"origins": {"profile": ORIGIN, "changes": ORIGIN}}
+    assert publish.describe_programs([program]).notes[-1] == known

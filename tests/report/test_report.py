@@ -36,6 +36,19 @@ def test_without_arguments_it_draws_the_newest_records_and_says_which(
     assert (tmp_path / "run-1" / "configurations.svg").exists()
 
 
+def test_a_profile_is_not_taken_for_the_newest_records(write, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    for name in ("00.json", "01.json"):
+        write(f"run-1/{name}", "refs" if name == "00.json" else "bytes", [1.0])
+    for name in ("run-profile-20261126T203046/profile.json", "profile.json"):
+        later = tmp_path / name
+        later.parent.mkdir(exist_ok=True)
+        later.write_text('{"steps": 20}')
+        os.utime(later, (2**31, 2**31))
+    assert report.main([]) == 0
+    assert f"records: {tmp_path / 'run-1'}\n" in capsys.readouterr().out
+
+
 def test_machines_or_boots_in_one_table_are_rejected_and_published_boots_counted(
     write, tmp_path, monkeypatch, capsys
 ):

@@ -3,10 +3,11 @@
 import re
 
 import pytest
-from made_records import make_record, make_run, make_sweep
+from made_records import make_record, make_run, make_sweep, rows_of
 
 from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import suites
+from dataflow.records.schema import ProcessCost
 from dataflow.report.sections import find_tables, sections
 from dataflow.report.sentences import compare_with_first
 
@@ -236,6 +237,58 @@ def test_a_configuration_with_few_runs_has_no_place_in_the_ranking_of_the_others
     )
     assert "of those that can be ranked, `store refs` is the fastest" in section.sentence
     assert "Not ranked: `store numpy` (2 quiet runs)." in section.sentence
+
+
+def of_memory(seconds, gib):
+    """Return three runs that need so much memory."""
+    costs = {"driver": ProcessCost(peak_memory_bytes=int(gib * 2**30))}
+    return [make_run([seconds * noise], processes=costs) for noise in (1, 1.01, 0.99)]
+
+
+def test_a_factor_of_kept_memory_has_the_memory_beside_it():
+    kept = {"retain_memory": True}
+    section = find(
+        build(
+            make_record("driver-queue", *of_memory(1.0, 7)),
+            make_record("driver-queue", *of_memory(0.5, 15.5), flags=kept),
+            make_record("refs", *of_memory(0.25, 6)),
+        ),
+        "results",
+    )
+    factors = column(section, "times as fast as store driver-queue")
+    assert factors["store driver-queue --retain-memory"].endswith(") with 15.5 instead of 7.0 GiB")
+    assert "GiB" not in factors["store driver-queue"] + factors["store refs"]
+
+
+def test_a_comparison_of_kept_memory_by_size_has_the_memory_of_both_sides():
+    small = {"table": "retained-memory", "flow": "chain", "actors": 2}
+    section = find(
+        build(
+            make_record("refs", *of_memory(1.0, 2), **small),
+            make_record("refs", *of_memory(0.5, 3.25), flags={"retain_memory": True}, **small),
+        ),
+        "retained-memory",
+    )
+    assert [row["memory GiB"] for row in rows_of(section)] == ["2.0 → 3.2"]
+
+
+def test_a_factor_of_few_quiet_runs_is_marked_in_its_cell():
+    disturbed = [make_run([0.1], other_cores=1.0)] * 3  # a run and two repetitions
+    records = [
+        make_record("refs", [0.5], [0.5]),
+        make_record("bytes", [0.25], [0.26], [0.24]),
+        make_record("shm", *disturbed, runtime="graph"),
+    ]
+    ranked = make_record("driver-queue", [1.0], [1.1], [0.9])
+    factors = column(
+        find(build(ranked, *records), "results"), "times as fast as store driver-queue"
+    )
+    assert factors["store refs"] == "2 (2 quiet runs)"
+    assert factors["graph shm (disturbed)"] == "10 (disturbed)"
+    assert re.fullmatch(r"4 \([\d.]+ to [\d.]+\)", factors["store bytes"])
+    few = make_record("driver-queue", [1.0])
+    factors = column(find(build(few, *records), "results"), "times as fast as store driver-queue")
+    assert factors["store bytes"] == "4 (baseline: one quiet run)"
 
 
 def test_a_disturbed_row_is_marked_and_not_ranked():

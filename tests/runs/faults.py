@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from common.origin import describe_origin
 from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, make_table
 
@@ -222,7 +223,7 @@ def store_result(
     if folder := os.environ.get("FAULT_RESULTS"):
         message = re.sub(rf"{ROOT}/|/tmp/[^ ]*/", "", message)
         row = {"name": name, "configuration": command, "message": message, "code": code,
-               "seconds": round(seconds, 1), "left": [*map(str, left)]}  # fmt: skip
+               "seconds": round(seconds, 1), "left": [*map(str, left)], "origin": describe_origin()}  # fmt: skip
         with open(Path(folder) / f"{table}.jsonl", "a") as file:
             file.write(json.dumps(row) + "\n")
 

@@ -1,6 +1,12 @@
 """Test what the pages say of the channels of Ray's compiled graphs."""
 
+import os
+import re
+import subprocess
+import sys
+
 import pytest
+from conftest import ROOT
 from scripts.test_examples import run_with_a_cluster_of_its_own
 
 CHANNELS = """
@@ -65,3 +71,53 @@ def test_channels_grow_at_the_first_larger_message_and_only_the_variable_sets_th
     done = run_with_a_cluster_of_its_own("-c", CHANNELS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[1, 0, 1]", "[1, 0, 1]", "[0, 0, 1]"]
+
+
+PAGE = ROOT / "docs" / "in-your-code.md"
+CHOSEN = 12_345_678  # bytes
+VARIABLE = "RAY_CGRAPH_buffer_size_bytes"
+# What decides about the first size of a channel, without a cluster: Ray makes a channel of a type without the size of
+# the type, so it asks for a new type without one.
+DEFAULTS = f"""
+from ray.dag import DAGContext
+from ray.experimental.channel import shared_memory_channel as channels
+
+given = []
+channels.CompositeChannel = lambda *arguments: given.extend(arguments)
+of_the_argument = channels.SharedMemoryType(buffer_size_bytes={2 * CHOSEN}, num_shm_buffers=3)
+of_the_argument.create_channel(None, [])
+context = DAGContext.get_current()
+print({2 * CHOSEN} in given, 3 in given, channels.SharedMemoryType().buffer_size_bytes)
+print(context.max_inflight_executions, context.teardown_timeout)
+"""
+
+
+def test_the_page_names_the_setting_that_decides_about_buffers_and_the_defaults_of_ray():
+    environment = os.environ | {VARIABLE: str(CHOSEN)}
+    for name in ("RAY_CGRAPH_max_inflight_executions", "RAY_CGRAPH_teardown_timeout"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-c", DEFAULTS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    of_buffers, of_graphs = done.stdout.splitlines()
+    assert of_buffers == f"False True {CHOSEN}"
+    in_flight, seconds = of_graphs.split()
+    text = " ".join(PAGE.read_text().split())
+    for sentence in (
+        f"set their first size in bytes with the variable `{VARIABLE}`, before the processes that send messages import",
+        "the argument `_buffer_size_bytes` has no effect on channels in shared memory",
+        f"`_max_inflight_executions` buffers (default: {in_flight})",
+        f"`RAY_CGRAPH_teardown_timeout` (default: {seconds} seconds)",
+    ):
+        assert sentence in text
+
+
+def test_no_page_and_no_example_sets_the_argument_without_an_effect():
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    files += [*ROOT.glob("*.py"), *(ROOT / "dataflow").rglob("*.py")]
+    for path in files:
+        assert not re.search(r"_buffer_size_bytes\s*=", path.read_text()), path

@@ -91,6 +91,13 @@ def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
     ("graph", 2, ["--transport", "shm"], "cuda", "shm", 0.5),
     ("graph", 3, ["--transport", "cuda-ipc"], "cuda", "cuda-ipc", 0.3333),
     ("graph", 1, ["--address", "auto"], "cuda", "shm", 0.3333),
+    ("store", 2, [], "cuda", "driver-queue", 0.5),
+    ("store", 4, [], "cuda", "driver-queue", 1),
+    ("graph", 4, [], "cuda", "nccl", 1),
+    ("store", 8, [], "cuda", "driver-queue", 1),
+    ("graph", 8, [], "cuda", "nccl", 1),
+    ("graph", 8, ["--transport", "shm"], "cuda", "shm", 1),
+    ("graph", 8, ["--transport", "cuda-ipc"], "cuda", "cuda-ipc", 0.3333),
 ])  # fmt: skip
 def test_defaults_depend_on_the_gpus(
     parse, monkeypatch, runtime, gpus, words, device, transport, gpus_per_model

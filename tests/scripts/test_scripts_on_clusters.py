@@ -119,6 +119,6 @@ def test_models_for_which_ray_has_no_gpu_are_named_in_one_line():
     words = [sys.executable, "-c", LATE]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False, text=True, timeout=200)
     assert done.stdout == (
-        "policy, reference, reward did not start in 3 s: each of 3 models needs 1 GPUs, and Ray has 0: "
+        "policy, reference, reward did not start in 3 s: each of 3 models needs 1 GPU, and Ray has 0: "
         "use --device cpu, or more GPUs\n"
     ), done.stderr

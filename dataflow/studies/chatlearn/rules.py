@@ -28,7 +28,7 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
     names = [name for name in ChatLearnFlags.__dataclass_fields__ if name in given]
     if not is_chatlearns_transport(transport):
         for name in names:
-            yield f"{flag_name(name)} is a flag of --transport ref-queue: give this transport, or leave it out"
+            yield f"{flag_name(name)} is a flag of 'store ref-queue': choose this configuration, or leave it out"
         return
     yield from find_episode_errors(options)
     yield from find_layout_errors(options, flow)

@@ -22,6 +22,33 @@ def build_flow(monkeypatch):
     return pytest.importorskip("dataflow.flows.catalogue").build_flow
 
 
+@pytest.fixture
+def plan_runs(monkeypatch, build_flow, capsys):
+    """Return a function that plans runs of a flow as the page of raymeter says, with --dry-run; it returns the text."""
+    run = pytest.importorskip("dataflow.commands.run")
+    # How much memory this machine has is no matter of the flow.
+    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)
+    durations = run.read_durations()  # once, because it reads all campaigns
+    monkeypatch.setattr(run, "read_durations", lambda: durations)
+
+    def plan(path: Path) -> str:
+        assert run.main(["store refs", "graph shm", "--flow", str(path), "--dry-run"]) == 0
+        return capsys.readouterr().out
+
+    return plan
+
+
+def test_runs_of_flows_of_made_up_programs_are_planned(tmp_path, plan_runs):
+    planned = 0
+    for seed in range(100):
+        path = tmp_path / f"{seed}.toml"
+        if flow.write(make_random_profile(seed), path):
+            text = plan_runs(path)  # raises UsageError if a run is rejected
+            assert "skipped" not in text, seed
+            planned += 1
+    assert planned > 80
+
+
 @pytest.mark.parametrize("first_seed", range(0, 300, 100))
 def test_flows_of_made_up_programs_are_accepted(tmp_path, build_flow, first_seed):
     written = 0
@@ -64,6 +91,34 @@ class Sender:
                 )  # fmt: skip
         return self
 
+    def send_items(self, sender: str, readers: list[str], count: int) -> "Sender":
+        """Add a generator per step: one task with so many items, which are objects of this task."""
+        self.count += 1
+        for step in range(self.steps):
+            task = f"{step:024x}{self.count:024x}"
+            for item in range(1, count + 1):
+                start = step + self.count / 100 + item / 1000
+                process = self.builder.process_of(sender)
+                self.builder.send(None, start, 0.0005, by=task, by_name=sender, process=process)
+                for reader in readers:
+                    self.builder.receive(
+                        start, 0.0005, reader, owner_task=task, object=f"{task}{item:08x}"
+                    )
+        return self
+
+    def send_references(self, reader: str, bytes_of_list: int) -> "Sender":
+        """Add a call of the driver per step with a list of references inside of its argument."""
+        self.count += 1
+        for step in range(self.steps):
+            start = step + self.count / 100
+            task = f"{step:024x}{self.count:024x}"
+            call = self.builder.call(
+                "call", start, 0.001, task=task, name=reader, contained=2, line="/a.py:2"
+            )
+            self.builder.send(call, start, 0.0005, references=2, bytes=bytes_of_list, fields=[])
+            self.builder.receive(start, 0.0005, reader, by=task, bytes=bytes_of_list)
+        return self
+
     def profile(self):
         times = [(float(step), step + 1.0) for step in range(self.steps)]
         return make_profile(self.builder.program(), Steps("made", times, line="made.py:1"))
@@ -102,13 +157,34 @@ LEAF = [[4096, MIB]]
         id="one is in few steps",
     ),
     pytest.param(
+        Sender().send_items("Rollout.stream", ["Trainer.train"], count=3),
+        ["Rollout.stream -> Trainer.train"] * 3,
+        id="a generator has several items per step",
+    ),
+    pytest.param(
+        Sender().send_items("Rollout.stream", [""], count=2).send("", ["Trainer.train"]),
+        ["Rollout.stream -> driver"] * 2 + ["driver -> Trainer.train"],
+        id="the driver reads the items of a generator",
+    ),
+    pytest.param(
+        Sender().send("Rollout.generate", ["Trainer.train"]).send_references("Trainer.train", MIB // 2),
+        ["Rollout.generate -> Trainer.train", "driver -> Trainer.train"],
+        id="references are inside of a message, whose reader gets them",
+    ),
+    pytest.param(
+        Sender().send_items("Rollout.stream", ["Trainer.train"], count=2).send_references("Trainer.train", 7),
+        ["Rollout.stream -> Trainer.train"] * 2,
+        id="references to the items of a generator are inside of a small message",
+    ),
+    pytest.param(
         Sender().send("Worker.send", ["Worker.receive"]), ["Worker.send -> Worker.receive"],
         id="both ends are methods of one class",
     ),
 ])  # fmt: skip
-def test_the_flow_has_the_edges_of_the_program(tmp_path, build_flow, sender, edges):
+def test_the_flow_has_the_edges_of_the_program(tmp_path, build_flow, plan_runs, sender, edges):
     path = tmp_path / "flow.toml"
     assert flow.write(sender.profile(), path)
+    assert "skipped" not in plan_runs(path)
     found = []
     for edge in build_flow(str(path), {}).edges:
         if edge.bytes > 8:  # smaller ones are starts and acknowledgements

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import sys
 from pathlib import Path
 
 import numpy
@@ -99,6 +100,50 @@ def test_a_broken_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_bytes(b"nothing")
     assert command_line.main(["explain", str(path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def save_class_of_another_program(path: Path) -> None:
+    """Pickle an object of a class that only the module __main__ of this process has."""
+    program = sys.modules["__main__"]
+    gone = type("Gone", (), {"__module__": "__main__"})
+    program.Gone = gone  # type: ignore[attr-defined]
+    path.write_bytes(pickle.dumps(gone()))
+    del program.Gone  # type: ignore[attr-defined]
+
+
+def test_a_class_of_another_main_program_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gone.pkl"
+    save_class_of_another_program(path)
+    assert command_line.main(["explain", str(path), "--trust"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "Can't get attribute 'Gone'" in line
+    assert "move its class into a module that can be imported here" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            b"cnot_installed_here\nGone\n.",
+            "install not_installed_here to read it, or add its folder",
+        ),
+        (b"cbuiltins\nint\n(S'x'\ntR.", "cannot be loaded (invalid literal"),
+        (b"c_operator\ngetitem\n((dS'gone'\ntR.", "cannot be loaded ('gone'): give a file"),
+        (b"c_operator\ntruediv\n(I1\nI0\ntR.", "cannot be loaded (division by zero): give a file"),
+        (b"c_operator\nadd\n(I1\nS'a'\ntR.", "cannot be loaded (unsupported operand"),
+        (b"", "cannot be loaded (Ran out of input)"),
+    ],
+)
+def test_any_error_of_unpickling_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, words: str
+) -> None:
+    path = tmp_path / "message.pkl"
+    path.write_bytes(content)
+    assert command_line.main(["explain", str(path), "--trust"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line
 
 
 def test_arrow_is_pickled_with_rays_own_reducer(capsys: pytest.CaptureFixture[str]) -> None:

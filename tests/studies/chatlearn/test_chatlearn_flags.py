@@ -9,16 +9,16 @@ from dataflow.flows.catalogue import build_flow
 
 
 @pytest.mark.parametrize(("flags", "reason"), [
-    ("refs --episode 8", "--episode is a flag of --transport ref-queue: give"),
+    ("refs --episode 8", "--episode is a flag of 'store ref-queue': choose"),
     ("ref-queue --episode 8 --in-flight 4", "give --in-flight 8"),
     ("ref-queue --episode 2 --in-flight 4", "a verification after 2 iterations: give 2 or less"),
     ("ref-queue --episode 2 --in-flight 2 --check-every 2", "--check-every: every episode"),
     ("ref-queue --episode 200", "--iterations 30: give 200"),
-    ("refs --sink trainer", "--sink is a flag of --transport ref-queue: give"),
-    ("refs --replicas policy=2", "--replicas is a flag of --transport ref-queue: give"),
-    ("refs --ranks policy=2", "--ranks is a flag of --transport ref-queue: give"),
-    ("refs --data-parallel 2", "--data-parallel is a flag of --transport ref-queue: give"),
-    ("refs --relay-episodes 2", "--relay-episodes is a flag of --transport ref-queue: give"),
+    ("refs --sink trainer", "--sink is a flag of 'store ref-queue': choose"),
+    ("refs --replicas policy=2", "--replicas is a flag of 'store ref-queue': choose"),
+    ("refs --ranks policy=2", "--ranks is a flag of 'store ref-queue': choose"),
+    ("refs --data-parallel 2", "--data-parallel is a flag of 'store ref-queue': choose"),
+    ("refs --relay-episodes 2", "--relay-episodes is a flag of 'store ref-queue': choose"),
     ("ref-queue --replicas critic=2", "--replicas critic: online-dpo has no such model: give policy"),
     ("ref-queue --ranks critic=2", "--ranks critic: online-dpo has no such model: give policy"),
     ("ref-queue --ranks stream-dataset=2 --sink trainer --message fields", "has no such model"),

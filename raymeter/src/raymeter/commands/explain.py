@@ -50,13 +50,33 @@ def load(path: Path, is_trusted: bool) -> Any:
         if path.suffix in (".pt", ".pth"):
             return load_tensors(path, is_trusted)
         return load_pickle(path, is_trusted)
+    except UserError:
+        raise
     except ImportError as error:
-        raise UserError(f"{path}: install {error.name} to read it") from None
-    except (EOFError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        module = error.name or "its module"
         raise UserError(
-            f"{path} cannot be loaded ({reason}): give a file of numpy.save, torch.save or, with --trust, a pickle"
+            f"{path}: install {module} to read it, or add its folder to PYTHONPATH"
         ) from None
+    except Exception as error:
+        # Loading a pickle runs code of its classes, which can raise anything.
+        raise UserError(f"{path} cannot be loaded ({describe(error)}): {advise(error)}") from None
+
+
+def describe(error: Exception) -> str:
+    """Return the first line of an error; its type if it has no text."""
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def advise(error: Exception) -> str:
+    """Return what to do about a file that cannot be loaded.
+
+    A pickle has the module and the name of each class, and not its code. The program that somebody starts is the module
+    `__main__`, and here this is raymeter, which does not have the class.
+    """
+    if isinstance(error, AttributeError):
+        return "move its class into a module that can be imported here, and save it again"
+    return "give a file of numpy.save, torch.save or, with --trust, a pickle"
 
 
 def load_array(path: Path, is_trusted: bool) -> Any:
