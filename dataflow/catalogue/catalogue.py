@@ -93,6 +93,8 @@ class Transport:
     gives_views: bool = (
         False  # readers get a view of memory that they do not own; otherwise they own a copy
     )
+    # With --zero-copy, readers map tensors of the object store and do not copy them.
+    can_map_tensors: bool = False
     can_receive_in_place: bool = (
         False  # a reader fetches its messages, and can say where they arrive
     )
@@ -115,7 +117,7 @@ class Variant:
     """A transport with flags: one configuration of the published tables."""
 
     transport: Transport
-    iterations: int  # timed iterations per run of the full suite; 0: the suite does not have the configuration
+    iterations: int  # timed iterations per run of the full suite
     flags: Mapping[str, Any] = field(default_factory=dict)
     explanation: str = ""  # the difference from a simpler configuration
     advice: Mapping[str, str] = field(
