@@ -178,7 +178,7 @@ def test_what_would_be_measured_is_said_before_it_begins_and_a_question_is_asked
     with pytest.raises(UsageError, match="give --yes to begin"):
         command_nodes.main([])
     plan = capsys.readouterr().out
-    count = sum(len(part.commands) for part in suites()["cluster"])
+    count = sum(len(part.names) for part in suites()["cluster"])
     assert f"suite cluster, {count} configurations x 5 runs = {5 * count} runs, about" in plan
     assert "needs root" in plan
     monkeypatch.setattr("sys.stdin", Mock(isatty=lambda: True))

@@ -15,7 +15,9 @@ from dataflow.commands import report
 from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
-from dataflow.measure.supervisor import plan_configuration, plan_suite
+from dataflow.measure.supervisor import plan_suite
+from dataflow.plan import command_line
+from dataflow.plan.command_line import plan_configuration
 from dataflow.records import files
 from dataflow.records.machine import describe_environment
 
@@ -109,14 +111,22 @@ def test_dry_run_prints_messages_memory_iterations_and_times_of_campaigns_and_me
     assert not folder.exists()
 
 
-def test_flags_of_a_configuration_override_common_flags_which_override_those_of_a_suite():
-    for flags, suite, iterations in (
-        ({}, "", 5),
-        ({"iterations": 7}, "", 5),
-        ({"iterations": 7}, "quick", 7),
-    ):
-        ((plan, _),) = plan_configuration("torch memcpy --iterations 5", flags, suite)
-        assert plan.options.iterations == iterations
+def test_flags_of_a_configuration_override_common_flags_which_override_those_of_a_suite(no_gpu):
+    for flags in ({}, {"iterations": 7}):
+        ((plan, _),) = plan_configuration("torch memcpy --iterations 5", flags)
+        assert plan.options.iterations == 5
+    for suite, own in (("quick", 5), ("benchmark", 10)):
+        for flags, iterations in (({}, own), ({"iterations": 7}, 7)):
+            (item,) = plan_suite(["torch memcpy"], suite, flags, Path())
+            assert item.plan.options.iterations == iterations
+
+
+def test_the_flags_of_variants_become_plans_and_no_text(no_gpu, monkeypatch):
+    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)
+    monkeypatch.setattr(command_line, "parse_flags", lambda words: pytest.fail(f"parsed {words}"))
+    items = plan_suite([], "benchmark", {"device": "cpu"}, Path())
+    assert [item.plan.configuration.name for item in items] == [v.name for v in VARIANTS]
+    assert [item.plan.options.iterations for item in items] == [v.iterations for v in VARIANTS]
 
 
 @pytest.mark.parametrize(("argv", "reason"), [
@@ -190,7 +200,7 @@ def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeyp
     )  # whatever other programs use
     flags = {"address": "auto"} if suite == "cluster" else {}
     items = plan_suite([], suite, flags, Path())
-    for name in {name for part in suites()[suite] for name in part.configurations}:
+    for name in {name for part in suites()[suite] for name in part.names}:
         labels = {item.plan.transport.label for item in plan_suite([name], suite, flags, Path())}
         assert labels == {" ".join(name.split()[:2])}
     for item in items[:: 1 + len(items) // 8]:  # as --dry-run and tables name them
@@ -210,7 +220,7 @@ def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
 
 
 def test_a_campaign_is_short_and_its_first_table_fits_on_a_page():
-    counts = Counter(part.table for part in suites()["campaign"] for _ in part.commands)
+    counts = Counter(part.table for part in suites()["campaign"] for _ in part.names)
     assert counts.pop("headline") <= 12 and counts.total() <= 12
 
 
