@@ -156,4 +156,4 @@ put-gigabytes: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-profiled .venv-cases .pytest_cache .ruff_cache .mypy_cache results/run-* results/*.json raymeter-profiles
+	rm -rf .venv .venv-profiled .venv-cases .pytest_cache .hypothesis .ruff_cache .mypy_cache results/run-* results/*.json raymeter-profiles
