@@ -1,4 +1,4 @@
-"""Check that imports point one way, and that a run imports few modules of the project."""
+"""Check that imports point one way, and that a run imports only what it uses."""
 
 import ast
 import subprocess
@@ -7,13 +7,18 @@ from pathlib import Path
 
 from conftest import ROOT
 
+from dataflow.study import studies
+
 ORDER = (
     "errors", "units", "study", "flows", "catalogue", "records", "plan", "trace", "endpoints", "nodes",
     "workers", "analysis", "report", "measure", "transports", "studies", "commands", "__main__",
 )  # fmt: skip
 STUDIES = ROOT / "dataflow" / "studies"
 FILES = sorted(path for path in (ROOT / "dataflow").rglob("*.py") if path.name != "__init__.py")
-MAX_MODULES = 71  # of the project, that supervisor, worker and store transports import together
+RUN = """
+import dataflow.measure.supervisor, dataflow.measure.driver
+import dataflow.workers.ray_workers, dataflow.transports.store
+"""
 
 
 def package_of(path: Path) -> str:
@@ -57,11 +62,17 @@ def imported_modules(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_a_run_over_the_store_imports_few_modules_of_the_project():
-    code = "import dataflow.measure.supervisor, dataflow.measure.driver, dataflow.workers.ray_workers\n"
-    modules = imported_modules(code + "import dataflow.report.render, dataflow.transports.store")
-    own = {name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").is_file()}
-    assert len(own) <= MAX_MODULES, sorted(own)
+def test_a_run_over_the_store_imports_no_other_transport_no_part_of_a_study_and_no_chart():
+    modules = imported_modules(RUN)
+    transports = {name for name in modules if name.startswith("dataflow.transports.")}
+    assert transports == {"dataflow.transports.store"}
+    parts = set()
+    for name, study in studies().items():
+        named = filter(None, (study.part, study.collect))
+        parts |= {f"dataflow.studies.{name}.{part.partition(':')[0]}" for part in named}
+    assert parts
+    assert modules.isdisjoint(parts)
+    assert modules.isdisjoint({"dataflow.report.charts", "matplotlib", "scipy", "tensordict"})
 
 
 def test_verbs_are_imported_and_configurations_planned_without_heavy_packages():
