@@ -25,6 +25,9 @@ TRANSPORTS = {
 }
 # Readers get copies, and not views of the object store.
 COPIES = {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0"}
+# Ray would print advice of its raylet, for example if an actor dies, which log_to_driver=False does not stop. It skips
+# lines that match, as it skips repeated ones: every line has a beginning (docs.ray.io, "Log deduplication").
+QUIET = {"RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
 PRIVATE_CLUSTER = {  # variables that Ray reads when it is imported, and that its processes inherit
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listen on 127.0.0.1 only
     "RAY_AUTH_MODE": "token",
@@ -61,7 +64,7 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
         complete(flags)
     except ValueError as error:
         parser.error(str(error))
-    os.environ |= COPIES
+    os.environ |= COPIES | QUIET
     if not flags.address:
         os.environ |= PRIVATE_CLUSTER
     elif Path("~/.ray/auth_token").expanduser().exists():
