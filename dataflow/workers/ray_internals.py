@@ -38,13 +38,6 @@ class StoreBytes:
     spilled: int  # bytes that were written to disk
 
 
-def silence_raylet() -> None:
-    """Do not print the raylet's advice to users (many processes, one that died), which ignores log_to_driver=False."""
-    import ray
-
-    ray._private.worker.print_to_stdstream = lambda *_, **__: None
-
-
 def read_store_bytes() -> StoreBytes:
     """Ask the raylets of the cluster what their object stores have taken in and spilled."""
     import ray

@@ -80,7 +80,6 @@ def test_names_that_are_read_without_a_cluster_exist():
     from ray._private.internal_api import get_memory_info_reply
 
     assert callable(get_memory_info_reply)
-    assert callable(ray._private.worker.print_to_stdstream)
     assert hasattr(ray._private.worker, "_global_node")
     assert hasattr(ray._private.state, "state")
     assert callable(ray_internals.transport_manager("GLOO").tensor_transport_backend)
