@@ -72,16 +72,16 @@ gpu: $(if $(filter .venv/%,$(PY)),.venv/installed)
 test: lint test-raymeter
 	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
 
-test-raymeter: .venv/installed
+test-raymeter: .venv/installed-dev
 	cd raymeter && ../$(PY) -m pytest -n 2 -m "not runs and not optional"
 
 test-all:
 	$(MAKE) test ARGS=--all
 
-unit: .venv/installed
+unit: .venv/installed-dev
 	$(PY) -m pytest -n 2 --dist worksteal -m "not runs"
 
-lint: .venv/installed
+lint: .venv/installed-dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -89,7 +89,7 @@ lint: .venv/installed
 
 peers: .venv/installed-peers
 
-faults: .venv/installed
+faults: .venv/installed-dev
 	rm -f results/evidence/faults.jsonl results/evidence/hostile.jsonl
 	FAULT_RESULTS=results/evidence $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all; \
 		code=$$?; PYTHONPATH=. $(PY) tests/runs/faults.py; exit $$code
@@ -145,6 +145,10 @@ put-gigabytes: .venv/installed
 # NIXL depends on packages of every CUDA version; PyPI's torch is built for CUDA 13. Without NIXL, its configurations are
 # skipped.
 	-$(PY) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps nixl==1.5.1 nixl-cu13==1.5.1
+	touch $@
+
+.venv/installed-dev: requirements-dev.txt .venv/installed
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-dev.txt
 	touch $@
 
 .venv/installed-peers: requirements-peers.txt .venv/installed

@@ -110,9 +110,16 @@ def compile_graph(flags, models):
         output = chain(query, *models)
     # Each channel gets so many buffers. Ray's default is ten; here, one iteration is in flight.
     graph = output.experimental_compile(_max_inflight_executions=2)
-    # A process of the graph, which may still start.
-    ray.get(graph._proxy_actor.__ray_ready__.remote())
+    wait_for_actors(graph)
     return graph, communicator
+
+
+def wait_for_actors(graph):
+    """Wait until all actors of a graph have started: the models, and one that Ray starts beside each graph.
+
+    Ray does not wait for the latter, whose start would take the cores of the first iterations.
+    """
+    ray.get([actor.__ray_ready__.remote() for actor in graph.actor_to_node_id])
 
 
 def check_copies(communicator, flags, iterations):

@@ -32,8 +32,6 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
     """Connect this process to Ray. An error of Ray becomes SuiteError, with one line that names the actor."""
     # Orphans become children of this process, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Ray would print advice if an actor dies.
-    ray._private.worker.print_to_stdstream = lambda *_, **__: None
     parent = "/tmp" if len(gettempdir()) > MAX_FOLDER_LENGTH else None
     folder = TemporaryDirectory(prefix="ray-", dir=parent, ignore_cleanup_errors=True)
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from common.gpus import count_gpus, default_device, share_of_gpu
-from common.ray_settings import COPIES, PRIVATE_CLUSTER, TOKEN_MODE
+from common.ray_settings import COPIES, PRIVATE_CLUSTER, QUIET, TOKEN_MODE
 from common.sizes import MODELS, check_memory, message_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -50,7 +50,7 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
         complete(flags)
     except ValueError as error:
         parser.error(str(error))
-    os.environ |= COPIES
+    os.environ |= COPIES | QUIET
     if not flags.address:
         os.environ |= PRIVATE_CLUSTER
     elif Path("~/.ray/auth_token").expanduser().exists():

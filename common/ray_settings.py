@@ -9,6 +9,9 @@ import os
 SEEN_VERSION = "2.60.0"
 # Readers get copies, and not views of the object store.
 COPIES = {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0"}
+# Ray would print advice of its raylet, for example if an actor dies, which log_to_driver=False does not stop. It skips
+# lines that match, as it skips repeated ones: every line has a beginning (docs.ray.io, "Log deduplication").
+QUIET = {"RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
 TOKEN_MODE = {"RAY_AUTH_MODE": "token"}
 # Of every cluster that is started here: only processes with the token of this process can join.
 OWN_CLUSTER = {

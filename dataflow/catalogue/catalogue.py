@@ -82,6 +82,8 @@ class Transport:
     bypasses_kernel: bool = False
     # Readers get a view of memory that they do not own; otherwise they own a copy.
     gives_views: bool = False
+    # With --zero-copy, readers map tensors of the object store and do not copy them.
+    can_map_tensors: bool = False
     # A reader fetches its messages, and can say where they arrive.
     can_receive_in_place: bool = False
     registers_memory: bool = False  # for example for RDMA, before it is sent
@@ -103,7 +105,7 @@ class Variant:
     """A transport with flags: one configuration of the published tables."""
 
     transport: Transport
-    iterations: int  # timed iterations per run of the full suite; 0: the suite does not have the configuration
+    iterations: int  # timed iterations per run of the full suite
     flags: Mapping[str, Any] = field(default_factory=dict)
     explanation: str = ""  # the difference from a simpler configuration
     # Its keys: use_when, needs, copies (per edge), breaks.
@@ -116,24 +118,25 @@ class Variant:
 
 @dataclass(frozen=True)
 class SuitePart:
-    """A part of a suite, as in suites.toml."""
+    """A part of a suite, as in suites.toml. The suite "benchmark" has variants in place of texts."""
 
     table: str  # the name that their records store; dataflow/report/sections.py defines how it is shown
-    configurations: list[str]  # names with flags of their own
+    configurations: list[str] = field(default_factory=list)  # texts: names with flags of their own
     flags: str = ""  # added to each of them
     traced: bool = False  # each is measured with --trace
     # Old and new, for a sentence at the end of a measurement.
     compare: list[list[str]] = field(default_factory=list)
+    variants: Sequence[Variant] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the configurations that are texts, without those of a study that is not installed."""
+        return [text for text in self.configurations if " ".join(text.split()[:2]) in TRANSPORTS]
 
     @property
     def names(self) -> list[str]:
-        """Return the configurations as the suite names them, without those of a study that is not installed."""
-        return [name for name in self.configurations if " ".join(name.split()[:2]) in TRANSPORTS]
-
-    @property
-    def commands(self) -> list[str]:
-        """Return the same configurations with all flags."""
-        return [f"{name} {self.flags}".strip() for name in self.names]
+        """Return all configurations as the suite names them."""
+        return [*self.texts, *(variant.name for variant in self.variants)]
 
 
 def configuration_name(runtime: str, transport: str, flags: Mapping[str, Any]) -> str:
@@ -189,10 +192,7 @@ def suites() -> dict[str, list[SuitePart]]:
     """Return the suites of suites.toml and of the studies, and those that follow from the configurations."""
     files = read_files(Path(__file__).with_name("suites.toml"))
     core, *of_studies = [_make_suites(file) for file in files]
-    measured = [variant for variant in VARIANTS if variant.iterations]
-    core["benchmark"] = [
-        SuitePart("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])
-    ]
+    core["benchmark"] = [SuitePart("configurations", variants=VARIANTS)]
     # Everything in results/published, so that one call measures all of it, interleaved.
     published = ["benchmark", "stages", "hops", "sweeps", "rdt"]
     for suite in of_studies:

@@ -136,7 +136,7 @@ def describe_run(words: Sequence[str], nodes: int, rate: str) -> str:
     if arguments.configurations:
         count = len(arguments.configurations)
     else:
-        count = sum(len(part.commands) for part in suites()[arguments.suite])
+        count = sum(len(part.names) for part in suites()[arguments.suite])
     total = count * arguments.runs
     minutes = math.ceil(total * SECONDS_PER_RUN / 60)
     what = (

@@ -29,7 +29,12 @@ from dataflow.catalogue.catalogue import TRANSPORTS, suites
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
-from dataflow.plan.command_line import Planned, VerbParser, parse_with_options
+from dataflow.plan.command_line import (
+    Planned,
+    VerbParser,
+    parse_with_options,
+    plan_configuration,
+)
 from dataflow.plan.durations import Durations
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.plan.plan import Plan
@@ -187,7 +192,7 @@ def plan_configurations(
         given = {"allow_disturbed": True, **given}
     planned: list[Planned] = []
     for name in names:
-        planned += supervisor.plan_configuration(name, given, "", table)
+        planned += plan_configuration(name, given, table)
     return planned
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dataflow.flows.flow import DRIVER, PROXY, Flow, Task
+from dataflow.flows.flow import DRIVER, PROXY, Flow, Task, check_name
 from dataflow.flows.message import (
     ACKNOWLEDGEMENT,
     ITEM_BYTES,
@@ -26,6 +26,7 @@ from dataflow.flows.user_modules import user_modules
 from dataflow.units import parse_bytes
 
 ARROW = "->"
+EXAMPLE = "'rollout-1, rollout-2 -> trainer: 12MB'"
 MAX_TENSORS = 100_000  # of a message that is written as text
 RESERVED_NAMES = (PROXY, "query", "result")  # tasks and actors that the suite adds to flows
 
@@ -49,6 +50,8 @@ def parse_flow(text: str) -> Flow:
     iteration ends with the last acknowledgement.
     """
     steps = [step.strip() for step in text.split(";") if step.strip()]
+    if not steps:
+        raise ValueError(f"the flow is empty: write it as {EXAMPLE}")
     reads, sends = _parse_steps(steps)
     names = [name for name in dict.fromkeys([*sends, *reads]) if name != DRIVER]
     check_reserved(names)
@@ -71,11 +74,9 @@ def _parse_steps(steps: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, 
     reads: dict[str, list[str]] = {}
     sends: dict[str, Message] = {}
     for step in steps:
-        match = re.fullmatch(rf"([^:]+?){ARROW}([^:]+):(.+)", step)
+        match = re.fullmatch(rf"([^:]+?){ARROW}([^:]+):(.+)", step, re.DOTALL)
         if not match:
-            raise ValueError(
-                f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'"
-            )
+            raise ValueError(f"cannot read {step!r}: write it as {EXAMPLE}")
         senders = _split_names(match[1])
         readers = _split_names(match[2])
         message = _parse_message(match[3])
@@ -92,7 +93,11 @@ def _parse_steps(steps: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, 
 
 
 def _split_names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
+    """Return the names of actors; raise ValueError for a text that is none."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        check_name(name)
+    return names
 
 
 def _sort_tasks(sources: Mapping[str, Iterable[str]]) -> list[str]:
@@ -130,7 +135,7 @@ def _parse_message(text: str) -> Message:
     tensors = 0
     for part in map(str.strip, text.split(",")):
         match = re.fullmatch(
-            rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(ITEM_BYTES)})\s+(.+)", part
+            rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(ITEM_BYTES)})\s+(.+)", part, re.DOTALL
         )
         if not match or not (match[1] or match[2]):
             dtypes = ", ".join(ITEM_BYTES)

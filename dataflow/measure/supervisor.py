@@ -21,7 +21,7 @@ from common.record import only_measurement, save_somewhere
 from dataflow.catalogue.catalogue import configuration_name, suites
 from dataflow.errors import RunFailed, UsageError, did_you_mean
 from dataflow.measure.monitor import Monitor, run_beside
-from dataflow.plan.command_line import Planned, plan_configuration
+from dataflow.plan.command_line import Planned, list_members, plan_transport
 from dataflow.plan.options import FLAGS
 from dataflow.records import files
 from dataflow.records.folder import RecordFolder
@@ -127,18 +127,19 @@ def plan_suite(
     """
     planned: list[Planned] = []
     written: list[str] = []  # how the suite names each of them
-    needed = [name.split()[:2] for name in names]
+    needed = {" ".join(name.split()[:2]) for name in names}
     for part in suites()[suite]:
         flags = {**given, "trace": True} if part.traced else given
-        for name, text in zip(part.names, part.commands, strict=True):
+        for member in list_members(part):
+            values = {**member.flags, **flags}
             try:
-                added = plan_configuration(text, flags, suite, table or part.table)
+                added = plan_transport(member.transport, values, suite, table or part.table)
             except UsageError:
-                if not names or text.split()[:2] in needed:
+                if not names or member.transport.label in needed:
                     raise
                 continue
             planned += added
-            written += [name] * len(added)
+            written += [member.name] * len(added)
     items = make_items(planned, folder)
     if not names:
         return items

@@ -6,13 +6,13 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from typing import Any, NoReturn
 
-from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, Transport
+from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, SuitePart, Transport
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows import catalogue
 from dataflow.flows.catalogue import flag_name
@@ -266,17 +266,32 @@ def labels_of_transport(name: str) -> list[str]:
     return [label for label in TRANSPORTS if label.split()[1] == name]
 
 
-def plan_configuration(
-    text: str, given: Mapping[str, Any], suite: str = "", table: str = ""
-) -> list[Planned]:
-    """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
+def plan_configuration(text: str, given: Mapping[str, Any], table: str = "") -> list[Planned]:
+    """Return the plan of a user's configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
 
-    `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
-    into the text.
+    `given` are the flags of all configurations. They do not override those in the text.
     """
     transport, own = parse_configuration(text)
-    values = {**own, **given} if suite else {**given, **own}
-    return plan_transport(transport, values, suite, table)
+    return plan_transport(transport, {**given, **own}, table=table)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A configuration of a suite."""
+
+    name: str  # by which the suite names it
+    transport: Transport
+    flags: Mapping[str, Any]
+
+
+def list_members(part: SuitePart) -> Iterator[Member]:
+    """Yield the configurations of a part of a suite. Variants have flags already, so only texts are parsed."""
+    for text in part.texts:
+        transport, flags = parse_configuration(f"{text} {part.flags}")
+        yield Member(text, transport, flags)
+    for variant in part.variants:
+        flags = {**variant.flags, "iterations": variant.iterations}
+        yield Member(variant.name, variant.transport, flags)
 
 
 def plan_transport(

@@ -59,9 +59,8 @@ def find_transport_errors(transport: Transport, options: Options, flow: Flow) ->
     label = transport.label
     runtime = transport.runtime
     requirements = transport.requirements
-    puts_tensors = runtime.name == "store" and transport.name not in ("bytes", "numpy")
-    if options.zero_copy and not puts_tensors:
-        yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
+    if options.zero_copy and not transport.can_map_tensors:
+        yield f"--zero-copy: {label} cannot be measured with it: use store refs --zero-copy, or leave it out"
     is_packed = options.message == "packed"
     writes_in_place = requirements.shared_memory and not is_packed
     if options.copy_in and not writes_in_place:

@@ -10,7 +10,7 @@ from dataflow.errors import Skipped
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER
 from dataflow.plan import validate
-from dataflow.plan.command_line import make_options, parse_configuration
+from dataflow.plan.command_line import list_members, make_options
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_gpus
 from dataflow.report import tables
@@ -112,13 +112,12 @@ class Candidate:
 def list_candidates() -> Iterator[Candidate]:
     """Yield the configurations of the suite gpu, in its order."""
     for part in suites()[TABLE]:
-        for command in part.commands:
-            transport, given = parse_configuration(command)
-            (options,) = make_options(transport, given)
+        for member in list_members(part):
+            (options,) = make_options(member.transport, member.flags)
             flow = build_flow(options.flow, options.sizes, options.message)
-            plan = Plan(transport, options, flow, "cuda")
+            plan = Plan(member.transport, options, flow, "cuda")
             yield Candidate(
-                transport=transport,
+                transport=member.transport,
                 name=plan.configuration.name,
                 flow=options.flow,
                 actors=len(plan.task_flow.actors),

@@ -39,13 +39,6 @@ class StoreBytes:
     spilled: int  # bytes that were written to disk
 
 
-def silence_raylet() -> None:
-    """Do not print the raylet's advice to users (many processes, one that died), which ignores log_to_driver=False."""
-    import ray
-
-    ray._private.worker.print_to_stdstream = lambda *_, **__: None
-
-
 def start_ray(folder: str, **settings: Any) -> None:
     """Start a private cluster with its files below a folder. The settings are those of ray.init, which may raise."""
     import ray

@@ -29,7 +29,6 @@ MAX_REASON = 150  # characters of a text of Ray that is not known
 class RayWorkers(WorkerGroup):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        ray_internals.silence_raylet()
         if plan.options.address:
             _join_cluster(plan)
         else:

@@ -1,6 +1,7 @@
 """Each cause is explained in the package, by the name that is in its advice, and the page has the same text."""
 
 import ast
+import inspect
 import re
 
 import pytest
@@ -15,20 +16,15 @@ PAGE = TESTS.parents[1] / "docs" / "profile.md"
 
 
 def find_causes() -> list[str]:
-    """Return the names of all causes."""
+    """Return the names of all causes: the constants that are given as the cause of a finding."""
     names = {kind.cause for kind in pickled.KINDS}
     for module in causes.KINDS:
-        text = (
-            TESTS.parent
-            / "src"
-            / "raymeter"
-            / "causes"
-            / f"{module.__name__.rpartition('.')[2]}.py"
-        ).read_text()
-        for constant in re.findall(r"cause=([A-Z]+)", text):
-            names.add(getattr(module, constant))
-        for pair in re.findall(r"cause=([A-Z]+) if \w+ else ([A-Z]+)", text):
-            names |= {getattr(module, constant) for constant in pair}
+        tree = ast.parse(inspect.getsource(module))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "cause":
+                used = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+                constants = used & vars(module).keys()
+                names |= {getattr(module, constant) for constant in constants}
     return sorted(names)
 
 

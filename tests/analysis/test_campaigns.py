@@ -1,5 +1,6 @@
 """Test how campaigns are combined: ratios within them, intervals between them, and what a new one confirms."""
 
+import re
 import sys
 from types import ModuleType
 
@@ -205,7 +206,7 @@ def test_compare_says_whether_another_campaign_confirms_what_is_published(
     published = write_campaigns(tmp_path / "campaigns")
     mine = write_campaigns(tmp_path / "mine", {"2026-12-01-ffff": ratio}) / "2026-12-01-ffff"
     assert compare.main([str(published), str(mine)]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[-1] == place
+    assert re.search(f"^graph shm .* {place}$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_compare_says_if_the_code_inside_the_clock_is_another_one(tmp_path, capsys):
@@ -217,7 +218,8 @@ def test_compare_says_if_the_code_inside_the_clock_is_another_one(tmp_path, caps
     files.archive(mine)
     for new in (mine, mine / ARCHIVE):  # a campaign is not compared with itself
         assert compare.main([str(published), str(new)]) == 0
-        assert capsys.readouterr().out.splitlines()[1].endswith("inside, with other code")
+        shown = capsys.readouterr().out
+        assert re.search("^graph shm .* inside, with other code$", shown, re.MULTILINE)
 
 
 def test_compare_rejects_a_measurement_of_other_configurations(tmp_path):

@@ -11,8 +11,9 @@ from common.record_files import ARCHIVE
 from dataflow.commands import run
 from dataflow.errors import RecordError, RunFailed, SuiteError
 from dataflow.measure import supervisor
-from dataflow.measure.supervisor import make_items, new_records, plan_configuration
+from dataflow.measure.supervisor import make_items, new_records
 from dataflow.plan import validate
+from dataflow.plan.command_line import plan_configuration
 from dataflow.records import files
 from dataflow.records.folder import RecordFolder
 from dataflow.records.schema import Run

@@ -1,6 +1,7 @@
 """Check what is measured of nodes, without a cluster."""
 
 import io
+import shlex
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from dataflow.catalogue.catalogue import suites
 from dataflow.commands import nodes as command_nodes
+from dataflow.commands.run import parse_arguments
 from dataflow.errors import RunFailed, UsageError
 from dataflow.nodes import nodes
 from dataflow.records.schema import NodeCosts
@@ -178,7 +180,7 @@ def test_what_would_be_measured_is_said_before_it_begins_and_a_question_is_asked
     with pytest.raises(UsageError, match="give --yes to begin"):
         command_nodes.main([])
     plan = capsys.readouterr().out
-    count = sum(len(part.commands) for part in suites()["cluster"])
+    count = sum(len(part.names) for part in suites()["cluster"])
     assert f"suite cluster, {count} configurations x 5 runs = {5 * count} runs, about" in plan
     assert "needs root" in plan
     monkeypatch.setattr("sys.stdin", Mock(isatty=lambda: True))
@@ -190,10 +192,13 @@ def test_what_would_be_measured_is_said_before_it_begins_and_a_question_is_asked
     assert command_nodes.main([]) == 0
     assert command_nodes.main(["--yes", "graph shm", "store refs", "--runs", "3"]) == 0
     assert "2 configurations x 3 runs = 6 runs, about 3 minutes" in capsys.readouterr().out
-    assert [command[4:6] for command in started] == [
-        ["--suite", "cluster"],
-        ["graph shm", "store refs"],
-    ]
+    measured = []
+    for command in started:
+        _, _, words = shlex.join(command).partition(" -m dataflow run ")
+        arguments, given = parse_arguments(shlex.split(words))
+        assert given["address"] == command_nodes.ADDRESS
+        measured.append((arguments.suite, arguments.configurations, arguments.runs))
+    assert measured == [("cluster", [], 5), ("", ["graph shm", "store refs"], 3)]
 
 
 def test_a_command_begins_without_a_question(started, monkeypatch):

@@ -1,11 +1,12 @@
 """Test what pages say of GPUs: nothing measured, a table of its own, and what so many cards can measure."""
 
+from pathlib import Path
+
 from made_records import make_record, make_run, rows_of
 
 from dataflow.analysis.result import group_results
-from dataflow.catalogue.catalogue import suites
+from dataflow.measure.supervisor import plan_suite
 from dataflow.plan import validate
-from dataflow.plan.command_line import plan_configuration
 from dataflow.report.gpu_tables import answer_gpus, build_cards, gpu_sections
 from dataflow.report.sections import sections
 
@@ -66,16 +67,13 @@ def test_the_page_says_what_so_many_cards_measure_as_the_suite_skips_it(monkeypa
     for cards in (1, 2, 3, 8):
         monkeypatch.setattr(validate, "count_gpus", lambda cards=cards: cards)
         column = "1 card" if cards == 1 else f"{cards} cards"
-        planned = []
-        for part in suites()["gpu"]:
-            for command in part.commands:
-                planned += plan_configuration(command, {}, "gpu", part.table)
+        items = plan_suite([], "gpu", {}, Path())
         places = []
-        for plan, skipped in planned:
-            share = 0 if skipped else plan.gpus_per_actor
-            places.append("-" if skipped else "own card" if share == 1 else "shared")
+        for item in items:
+            share = 0 if item.skipped else item.plan.gpus_per_actor
+            places.append("-" if item.skipped else "own card" if share == 1 else "shared")
         assert [row[column] for row in shown] == places
-        assert all(plan.device == "cuda" and plan.table == "gpu" for plan, _ in planned)
+        assert all(item.plan.device == "cuda" and item.plan.table == "gpu" for item in items)
 
 
 def test_one_card_takes_at_most_seven_minutes_and_every_run_has_a_limit(monkeypatch):
@@ -84,13 +82,11 @@ def test_one_card_takes_at_most_seven_minutes_and_every_run_has_a_limit(monkeypa
     monkeypatch.setattr(validate, "count_gpus", lambda: 1)
     limits = []
     kept = set()
-    for part in suites()["gpu"]:
-        for command in part.commands:
-            for plan, skipped in plan_configuration(command, {}, "gpu", part.table):
-                if not skipped:
-                    limits.append(plan.options.run_limit)
-                    kept.add(plan.configuration.name)
-                    assert plan.options.allow_disturbed  # or a run could be repeated
+    for item in plan_suite([], "gpu", {}, Path()):
+        if not item.skipped:
+            limits.append(item.plan.options.run_limit)
+            kept.add(item.plan.configuration.name)
+            assert item.plan.options.allow_disturbed  # or a run could be repeated
     seconds = sum(limits) + len(limits) * BETWEEN_SECONDS + AROUND_SECONDS
     assert seconds <= 7 * 60
     assert {"store refs --retain-memory", "graph shm --retain-memory"} <= kept

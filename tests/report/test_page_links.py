@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from common.ray_settings import PRIVATE_CLUSTER
+from common.ray_settings import PRIVATE_CLUSTER, QUIET
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -45,5 +45,5 @@ def test_each_chart_is_shown_on_a_page_with_a_text_for_those_who_cannot_see_it()
 def test_the_page_about_the_method_names_each_setting_of_ray_that_a_private_cluster_changes():
     text = (ROOT / "docs" / "method.md").read_text()
     sections = tomllib.loads(VARIABLES.read_text())
-    names = {*PRIVATE_CLUSTER, *sections["ray"], *sections["private_cluster"]}
+    names = {*PRIVATE_CLUSTER, *QUIET, *sections["ray"], *sections["private_cluster"]}
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []

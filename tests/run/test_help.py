@@ -192,6 +192,20 @@ def test_version_is_that_of_the_project(capsys):
     assert capsys.readouterr().out == f"{project['name']} {project['version']}\n"
 
 
+@pytest.mark.parametrize(("target", "is_for_tests"), [
+    ("demo", False), ("quick", False), ("run", False), ("campaign", False), ("publish", False),
+    ("test", True), ("lint", True), ("unit", True), ("test-raymeter", True),
+])  # fmt: skip
+def test_make_installs_packages_of_tests_for_tests_only(tmp_path, target, is_for_tests):
+    for path in (ROOT / "Makefile", *ROOT.glob("requirements*.txt")):
+        (tmp_path / path.name).write_text(path.read_text())
+    command = ["make", "--dry-run", target]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, text=True)
+    installed = set(re.findall(r"-r (requirements\S*)", done.stdout))
+    assert "requirements.txt" in installed
+    assert ("requirements-dev.txt" in installed) == is_for_tests
+
+
 def test_make_rejects_an_old_python_in_one_line_before_anything_is_installed(tmp_path):
     for name in ("Makefile", "requirements.txt"):
         (tmp_path / name).write_text((ROOT / name).read_text())

@@ -60,8 +60,8 @@ def test_a_fault_is_named_and_leaves_nothing_behind(begin_run, fault):
         run = finished.run
         assert run.status == "failed" and len(run.seconds) >= fault.keeps
         assert f"error: {run.reason}\n" in finished.stderr
-        last = finished.stdout.splitlines()[-1].split()[2].replace(",", "")
-        assert float(last) == pytest.approx(sum(run.seconds), rel=0.01)
+        (printed,) = re.findall(r"^Execution time: (\S+) seconds$", finished.stdout, re.MULTILINE)
+        assert float(printed.replace(",", "")) == pytest.approx(sum(run.seconds), rel=0.01)
 
 
 @pytest.mark.parametrize(("runtime", "transport"), ONE_OF_EACH_GROUP)

@@ -1,4 +1,4 @@
-"""Test what the pages say of the channels of Ray's compiled graphs."""
+"""Test what the pages say of the channels of Ray's compiled graphs, and which processes a graph has."""
 
 import os
 import re
@@ -71,6 +71,43 @@ def test_channels_grow_at_the_first_larger_message_and_only_the_variable_sets_th
     done = run_with_a_cluster_of_its_own("-c", CHANNELS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[1, 0, 1]", "[1, 0, 1]", "[0, 0, 1]"]
+
+
+COMPILED = """
+import argparse
+import time
+
+import psutil
+
+import ray_cg_simulate_chat_learn_data_flow as script
+from common.cluster import ray_cluster, remove_semaphores, start_models
+from common.sizes import message_bytes
+
+sizes = message_bytes(4, 256)
+flags = argparse.Namespace(address=None, sizes=sizes, device="cpu", gpus_per_model=0, transport="shm")
+
+
+def find_workers():
+    children = psutil.Process().children(recursive=True)
+    return {child.pid for child in children if child.name().startswith("ray::")}
+
+
+with remove_semaphores(), ray_cluster(flags):
+    models = start_models(script.Model, flags)
+    before = find_workers()
+    graph, _ = script.compile_graph(flags, models)
+    at_once = find_workers()
+    time.sleep(5)
+    print(len(at_once - before), len(find_workers() - at_once))
+"""
+
+
+@pytest.mark.runs
+def test_the_process_that_ray_starts_beside_a_graph_is_there_before_the_first_iteration():
+    """Otherwise, its start takes the cores of the first iterations."""
+    done = run_with_a_cluster_of_its_own("-c", COMPILED)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 0\n", done.stderr
 
 
 PAGE = ROOT / "docs" / "in-your-code.md"

@@ -75,6 +75,7 @@ def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(
     assert begun.leftovers(LEAVE_SECONDS) == set()
     (run,) = load(finished.output).runs
     assert re.fullmatch(f"error: {message}\n", finished.stderr), finished.stderr
+    assert finished.stdout == ""  # Ray would advise to read the logs of an actor that died
     assert (
         finished.code == code
         and run.status == "failed"

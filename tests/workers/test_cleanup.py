@@ -20,7 +20,8 @@ import pytest
 
 from dataflow.errors import RunFailed
 from dataflow.measure import supervisor
-from dataflow.measure.supervisor import make_items, plan_configuration
+from dataflow.measure.supervisor import make_items
+from dataflow.plan.command_line import plan_configuration
 from dataflow.workers import cleanup
 from dataflow.workers.cleanup import (
     ROOT,

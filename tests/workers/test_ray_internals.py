@@ -163,7 +163,6 @@ def test_names_that_are_read_without_a_cluster_exist():
     assert stats.cumulative_created_bytes == stats.spilled_bytes_total == 0
     assert "self.all_processes" in inspect.getsource(ray._private.node.Node)
     assert "process" in ray._private.services.ProcessInfo._fields
-    assert callable(ray._private.worker.print_to_stdstream)
     assert hasattr(ray._private.worker, "_global_node")
     assert hasattr(ray._private.state, "state")
     assert callable(ray_internals.transport_manager("GLOO").tensor_transport_backend)

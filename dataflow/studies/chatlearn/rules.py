@@ -88,8 +88,6 @@ def find_trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
             f"--iterations {options.iterations}: --relay-episodes {flags.relay_episodes} needs {needed} to fill the "
             f"relay buffer: give {needed} or more iterations"
         )
-    if flags.relay_episodes and options.copy_out:
-        yield "--relay-episodes: --copy-out reuses the memory of earlier episodes: leave one of them out"
 
 
 def find_sample_error(options: Any, flow: Flow) -> str:

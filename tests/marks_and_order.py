@@ -1,0 +1,41 @@
+"""A plugin of pytest: mark tests, skip those that cannot or need not run, and put long ones first."""
+
+import pytest
+from project_files import ROOT
+
+from dataflow.study import studies
+
+STUDIES = {
+    "chatlearn",
+    "detached_ppo",
+    "external_systems",
+    "model_loading",
+    "pipeline",
+    "weights",
+    "zero",
+}
+MISSING_STUDIES = STUDIES - studies().keys()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="also run the tests that take long")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Mark tests that start workers, so that `pytest -m "not runs"` leaves them out; skip long ones without --all."""
+    for item in items:
+        needed = set()
+        for mark in item.iter_markers("study"):
+            needed.update(mark.args or STUDIES)
+        if needed & MISSING_STUDIES:
+            item.add_marker(pytest.mark.skip(reason="its study is not there"))
+        if item.get_closest_marker("long") and not config.getoption("--all"):
+            item.add_marker(pytest.mark.skip(reason="it takes long: make test ARGS=--all runs it"))
+        begins_run = "begin_run" in getattr(item, "fixturenames", ())
+        if begins_run or ROOT / "tests" / "runs" in item.path.parents:
+            item.add_marker("runs")
+    items.sort(key=is_short)  # long ones first, so that none is the last
+
+
+def is_short(item):
+    return item.get_closest_marker("runs") is None
