@@ -5,9 +5,10 @@
 # make campaign             the configurations that carry an answer, three runs each (40 minutes); compare with others
 # make published            five runs of all one-node tables (several hours), into results/run-published
 # make gpu                  the suite gpu (at most seven minutes on one card); PY=python3 uses the machine's own packages
-# make test                 lint, and all tests except the long ones; ARGS adds flags of pytest
+# make test                 lint, and all tests except slow and long ones; ARGS adds flags of pytest
 # make test-raymeter        the tests of raymeter, which make test runs, too
-# make test-all             all tests, also the long ones
+# make test-slow            the slow tests, and real programs under raymeter
+# make test-all             all tests, also the slow and the long ones
 # make unit                 only the tests that start no workers
 # make lint                 ruff and mypy
 # make peers                install ZeroMQ, Arrow Flight, TransferQueue and tensordict, which some tests and suites need
@@ -28,7 +29,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick campaign published gpu test test-raymeter test-all unit lint peers faults publish profile-examples profile-cost profile-versions put-gigabytes cases clean
+.PHONY: demo agreement run quick campaign published gpu test test-raymeter test-slow test-all unit lint peers faults publish profile-examples profile-cost profile-versions put-gigabytes cases clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -75,8 +76,13 @@ test: lint test-raymeter
 test-raymeter: .venv/installed-dev
 	cd raymeter && ../$(PY) -m pytest -n 2 -m "not runs and not optional"
 
+test-slow: .venv/installed-dev
+	$(PY) -m pytest -n 2 --dist worksteal --slow -m slow
+	cd raymeter && ../$(PY) -m pytest -m "runs and not optional"
+
 test-all:
 	$(MAKE) test ARGS=--all
+	cd raymeter && ../$(PY) -m pytest -m "runs and not optional"
 
 unit: .venv/installed-dev
 	$(PY) -m pytest -n 2 --dist worksteal -m "not runs"

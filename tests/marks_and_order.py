@@ -18,23 +18,32 @@ MISSING_STUDIES = STUDIES - studies().keys()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all", action="store_true", help="also run the tests that take long")
+    parser.addoption("--all", action="store_true", help="also run the slow and the long tests")
+    parser.addoption("--slow", action="store_true", help="also run the slow tests")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark tests that start workers, so that `pytest -m "not runs"` leaves them out; skip long ones without --all."""
+    """Mark tests that start workers, so that `pytest -m "not runs"` leaves them out; skip some without a flag."""
     for item in items:
         needed = set()
         for mark in item.iter_markers("study"):
             needed.update(mark.args or STUDIES)
         if needed & MISSING_STUDIES:
             item.add_marker(pytest.mark.skip(reason="its study is not there"))
-        if item.get_closest_marker("long") and not config.getoption("--all"):
-            item.add_marker(pytest.mark.skip(reason="it takes long: make test ARGS=--all runs it"))
+        skip_without_flag(item, config)
         begins_run = "begin_run" in getattr(item, "fixturenames", ())
         if begins_run or ROOT / "tests" / "runs" in item.path.parents:
             item.add_marker("runs")
     items.sort(key=is_short)  # long ones first, so that none is the last
+
+
+def skip_without_flag(item, config):
+    """Skip a slow or a long test, unless a flag asks for it."""
+    everything = config.getoption("--all")
+    if item.get_closest_marker("long") and not everything:
+        item.add_marker(pytest.mark.skip(reason="it takes long: make test ARGS=--all runs it"))
+    if item.get_closest_marker("slow") and not (everything or config.getoption("--slow")):
+        item.add_marker(pytest.mark.skip(reason="it is slow: make test-slow runs it"))
 
 
 def is_short(item):

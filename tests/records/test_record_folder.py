@@ -6,7 +6,8 @@ import pytest
 from made_records import make_run
 
 from dataflow.errors import RecordError
-from dataflow.measure.supervisor import make_items, plan_configuration
+from dataflow.measure.supervisor import make_items
+from dataflow.plan.command_line import plan_configuration
 from dataflow.records import files
 from dataflow.records.folder import RecordFolder
 

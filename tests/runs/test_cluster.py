@@ -83,6 +83,7 @@ def test_a_command_that_fails_while_the_nodes_start_is_named(tmp_path, run_scrip
 
 
 @needs_namespaces
+@pytest.mark.slow
 def test_placed_actors_exchange_messages_over_the_link(tmp_path, run_script):
     record, none = tmp_path / "record.json", tmp_path / "none.json"
     commands = [run_command("graph shm", record, *SIZE, "--trace")]

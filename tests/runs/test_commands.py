@@ -26,6 +26,7 @@ def measure_all(run_script):
     return run
 
 
+@pytest.mark.slow
 def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_path, measure_all):
     flow = "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB"
     configurations = ("torch memcpy", "torch gloo --in-flight 2 --message packed")
@@ -102,6 +103,7 @@ def test_a_missing_package_and_an_older_python_are_told_in_one_line(code, expect
     )
 
 
+@pytest.mark.slow
 def test_a_flow_in_a_file_is_measured_in_two_processes_and_drawn_without_the_file(
     run_script, tmp_path
 ):

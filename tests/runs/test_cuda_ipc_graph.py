@@ -6,6 +6,7 @@ says nothing about speed.
 
 import shutil
 
+import pytest
 from conftest import KILOBYTES, ROOT, copy_project
 from in_process import DEMO
 from runs.test_nccl_mock import DRIVER, GRAPH, MODEL, PLAN, SCRIPT
@@ -77,6 +78,7 @@ def run_suite(run_script, project, *flags):
     )
 
 
+@pytest.mark.slow
 def test_edges_between_actors_use_cuda_ipc_and_deliver_the_right_bytes(run_script, tmp_path):
     project = make_project(tmp_path)
     flags = ("--iterations", "6", "--warmup", "0")
@@ -96,6 +98,7 @@ def test_edges_between_actors_use_cuda_ipc_and_deliver_the_right_bytes(run_scrip
     }
 
 
+@pytest.mark.slow
 def test_a_message_that_takes_another_way_fails_the_run(run_script, tmp_path):
     """Its bytes are right, and yet it is another data path."""
     through_host = (
@@ -111,6 +114,7 @@ def test_a_message_that_takes_another_way_fails_the_run(run_script, tmp_path):
     assert "error: reward copied 0 bytes from reference by CUDA IPC, not " in finished.stderr
 
 
+@pytest.mark.slow
 def test_if_a_model_dies_its_sender_stops_to_wait_and_the_run_ends(run_script, tmp_path):
     begin = '"""Return a message as it is: see bind_nccl."""'
     die = 'if self.name == "reward" and message.view(-1)[0].item() == 3:\n            os._exit(1)'

@@ -66,7 +66,7 @@ NCCL, SHARED_MEMORY = (
 )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_edges_between_actors_use_nccl_and_deliver_the_right_bytes(run_script, tmp_path):
     project = copy_project(tmp_path, *CHANGES)
     flags = ("--iterations", "6", "--warmup", "0", "--device", "cpu", *KILOBYTES)

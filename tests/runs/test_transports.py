@@ -74,7 +74,10 @@ WITH_FLAGS = [
         ),
         marks=pytest.mark.long,
     ),
-    ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
+    pytest.param(
+        ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
+        marks=pytest.mark.slow,
+    ),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),
     pytest.param(
         (

@@ -48,7 +48,7 @@ def find_dead_semaphores():
     return dead
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.runs
 def test_the_compiled_graph_ends_without_a_traceback_and_without_semaphores():
     before = find_dead_semaphores()

@@ -84,7 +84,13 @@ def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(
     assert run.seconds
 
 
-@pytest.mark.parametrize("script", [pytest.param(STORE, marks=pytest.mark.long), GRAPH])
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(STORE, marks=pytest.mark.long),
+        pytest.param(GRAPH, marks=pytest.mark.slow),
+    ],
+)
 def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_path, script):
     """The reference model changes one byte of iteration 3 after its message was made."""
     method = """

@@ -3,7 +3,7 @@
 import pytest
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_replicas_ranks_data_parallel_trainers_and_a_relay_buffer_run_with_ray(run_script):
     """These messages are large enough for the store, whose bytes are those that are expected, or the run fails."""
     flags = ("--transport", "ref-queue", "--message", "fields", "--flow", "online-dpo", "--batch-size", "64",

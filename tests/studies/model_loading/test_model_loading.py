@@ -27,7 +27,11 @@ MODEL_BYTES = sum(field.bytes for field in model_loading("gpt2", 0.05).tasks[0].
 
 
 @pytest.mark.parametrize(
-    "way", ["shared-memory", pytest.param("ray-arrays", marks=pytest.mark.long)]
+    "way",
+    [
+        pytest.param("shared-memory", marks=pytest.mark.slow),
+        pytest.param("ray-arrays", marks=pytest.mark.long),
+    ],
 )
 def test_every_process_loads_the_published_bytes_once(run_script, way):
     finished = run_script("store", "--transport", "refs", "--load-by", way, *SMALL)
