@@ -83,17 +83,25 @@ def test_no_message_is_torn_although_the_sender_writes_at_once(pool):
 
 @pytest.mark.parametrize("part", ["the sender's wait", "the reader's wait"])
 def test_without_a_wait_a_message_is_torn(pool, monkeypatch, part):
-    """Otherwise, the test above could not fail."""
-    slow = FakeDevice(half_copied=lambda: time.sleep(PAUSE))
+    """Otherwise, the test above could not fail. The sender writes exactly in the middle of the reader's copy."""
+    is_half_copied = threading.Event()
+    is_overwritten = threading.Event()
+
+    def stop_in_the_middle():
+        is_half_copied.set()
+        is_overwritten.wait(10)
+
+    slow = FakeDevice(half_copied=stop_in_the_middle)
     policy, reference, _ = make_members(FakeDevice(), slow, FakeDevice())
     if part == "the sender's wait":
-        monkeypatch.setattr(policy, "_wait", lambda *_: time.sleep(PAUSE / 2))
+        monkeypatch.setattr(policy, "_wait", lambda *_: is_half_copied.wait(10))
     else:
-        monkeypatch.setattr(slow, "synchronise", lambda: time.sleep(PAUSE / 2))
+        monkeypatch.setattr(slow, "synchronise", lambda: is_half_copied.wait(10))
     sending = pool.submit(send_and_overwrite, policy, REFERENCE, 1)
+    sending.add_done_callback(lambda _: is_overwritten.set())
     received = receive(reference, POLICY)
     sending.result()
-    time.sleep(2 * PAUSE)
+    FakeDevice.synchronise(slow)
     assert not has(received, 1)
 
 
