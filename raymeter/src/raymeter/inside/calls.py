@@ -32,6 +32,7 @@ TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itsel
 MAX_CAPTURED = 8  # variables of a function that are named
 MANY_REFERENCES = 50  # inside of a result, which is written then even if it is small
 SMALL_TYPES = (int, float, bool, type(None))  # whose messages are never large
+READ = "read"  # instead of the type, which is not known before a message is read
 MANY_SMALL = 64  # messages of a type in a row, after which the next one is taken for small, too
 
 recorder = None  # of this process; False after an error
@@ -58,6 +59,7 @@ compared_contents = set()  # sums of samples of messages that were compared with
 kinds_seen = {}  # kind of a message -> how often
 measured_kinds = {}  # kind of a message -> what was measured of its alternatives
 small_in_row = {}  # type of a message -> how many of them were small since the last large one
+slow_kinds = set()  # types of messages that are sent, and READ, if the last one was slow
 
 
 def readings():
@@ -67,10 +69,35 @@ def readings():
 
 
 def first_readings(kind):
-    """Return the readings before a message is serialised: only the time if messages of this type are always small."""
-    if small_in_row.get(kind, 0) < MANY_SMALL:
-        return readings()
-    return time.time(), None, None, len(sys.modules)
+    """Return the readings before a message is serialised.
+
+    That is only the time if messages of this type are always small, or if it will probably be left out.
+    """
+    begin = time.time()
+    is_small_type = small_in_row.get(kind, 0) >= MANY_SMALL
+    if is_small_type or is_left_out_if_fast(kind, begin):
+        return begin, None, None, len(sys.modules)
+    return readings()
+
+
+def is_left_out_if_fast(kind, at):
+    """Return whether large messages are over their budget, and the last one of this kind was fast."""
+    return kind not in slow_kinds and not recorder.has_message_time(at)
+
+
+def last_readings(before):
+    """Return the readings after a message was serialised or read, of what was read before it."""
+    if before[1] is None:
+        return time.time(), None, None, len(sys.modules)
+    return readings()
+
+
+def note_speed(kind, seconds):
+    """Remember whether a message was so slow that the next one of this kind is read completely."""
+    if seconds >= ALWAYS_SECONDS:
+        slow_kinds.add(kind)
+    else:
+        slow_kinds.discard(kind)
 
 
 def stop(error):
@@ -183,25 +210,34 @@ def in_scope(record):
 def write_scope(record, scope, args, kwargs, result):
     """Write the event of a call, and let short calls with small messages have their own budget."""
     begin = time.perf_counter()
-    is_large = bool(scope.messages or scope.deserialise_seconds)
+    end = time.time()
+    is_large = scope.messages or scope.deserialise_seconds
     is_sampled = (recorder.period > 1 or scope.left_out) and not is_large
-    if is_sampled and only_count(record, scope):
+    if is_sampled and only_count(record, scope, end):
         seconds = time.perf_counter() - begin
         recorder.spend(seconds)
-        recorder.spend_on_small_call(seconds)
+        recorder.spend_on_small_call(seconds, end)
         return
-    write_event_of_scope(record, scope, args, kwargs, result)
+    write_event_of_scope(record, scope, end, args, kwargs, result)
     if recorder and not scope.messages:
-        recorder.spend_on_small_call(time.perf_counter() - begin)
+        recorder.spend_on_small_call(time.perf_counter() - begin, end)
 
 
-def only_count(record, scope):
+def find_place(scope):
+    """Return line and function of the user's code that has made a call of Ray, or runs now if `scope` is None."""
+    if scope is None:
+        return place.find_line()
+    if scope.place is None:
+        scope.place = place.find_line()
+    return scope.place
+
+
+def only_count(record, scope, end):
     """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
-    end = time.time()
     seconds = end - scope.start
     if seconds >= ALWAYS_SECONDS or record is record_actor:
         return False
-    counter = recorder.of_lines.get((record, *place.find_line()))
+    counter = recorder.of_lines.get((record, *find_place(scope)))
     if counter is None:
         return False
     if scope.left_out:  # its message is not written, so it would be taken for a small one
@@ -211,8 +247,7 @@ def only_count(record, scope):
 
 
 @guarded
-def write_event_of_scope(record, scope, args, kwargs, result):
-    end = time.time()
+def write_event_of_scope(record, scope, end, args, kwargs, result):
     event = {"number": scope.number, "start": scope.start, "seconds": end - scope.start}
     event["own_seconds"] = scope.own_seconds
     event["messages"] = scope.messages
@@ -231,7 +266,7 @@ def write_call(event, name, scope):
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
     counter = recorder.counter_of((line, function), name, event["event"])
-    recorder.of_lines[scope.record, line, function] = counter
+    recorder.of_lines[scope.record, *find_place(scope)] = counter
     is_large = bool(scope.messages or scope.deserialise_seconds)
     if is_large or event.get("kind") == "actor":
         counter.write(event["seconds"], time.time())
@@ -378,7 +413,7 @@ def make_serialise_wrapper(original):
             parts.clear()
         elif not is_only_small(kind, result):
             small_in_row[kind] = 0
-            write_sent(before, readings(), value, result)
+            write_sent(before, last_readings(before), value, result)
         return result
 
     return serialise
@@ -410,8 +445,9 @@ def write_sent(before, after, value, result):
     if size < recorder.min_bytes and (scope is not None or references < MANY_REFERENCES):
         parts.clear()
         return
-    key = "sent", type(value), ray_internals.current_name(), *place.find_line()
+    key = "sent", type(value), ray_internals.current_name(), *find_place(scope)
     seconds = after[0] - before[0]
+    note_speed(type(value), seconds)
     if recorder.leaves_out_message(key, seconds, after[0]):
         parts.clear()
         if scope is not None:
@@ -423,15 +459,15 @@ def write_sent(before, after, value, result):
     event.update(describe_process(before, after))
     event["bytes"] = size
     event["references"] = references
-    add_content_and_fields(event, value)
+    add_content_and_fields(event, value, find_place(scope))
     if scope is not None:
-        scope.messages.append(event["number"])
+        scope.messages = [*scope.messages, event["number"]]
     event["own_seconds"] = time.time() - after[0]
     recorder.write_message(key, event)
-    recorder.spend_on_message(extra_clock() - begin)
+    recorder.spend_on_message(key, extra_clock() - begin)
 
 
-def add_content_and_fields(event, value):
+def add_content_and_fields(event, value, called):
     """Add what a message consists of, and forget its parts."""
     size = event["bytes"]
     event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
@@ -442,7 +478,7 @@ def add_content_and_fields(event, value):
     event["token"] = live_objects.number_of(large.largest)
     add_content(event, value)
     add_parts(event, large)
-    add_description(event, value)
+    add_description(event, value, called)
     parts.clear()
 
 
@@ -534,9 +570,12 @@ def full_sum(buffers):
     return total
 
 
-def add_description(event, value):
-    """Add the fields of a message of a new kind, what its class does, and once its alternatives."""
-    line, function = place.find_line()
+def add_description(event, value, called):
+    """Add the line, the fields of a message of a new kind, what its class does, and once its alternatives.
+
+    `called` is the line and function of the user's code that has called Ray.
+    """
+    line, function = called
     name = event["by_name"]
     if not line and name:
         line = place.running_line(name)
@@ -587,10 +626,12 @@ def make_deserialise_wrapper(original):
     def deserialise(context, data, metadata, reference, *args):
         if not recorder or is_small(data, args):
             return original(context, data, metadata, reference, *args)
-        before = readings()
+        before = time.time(), None, None, len(sys.modules)
+        if not is_left_out_if_fast(READ, before[0]):
+            before = readings()
         value = original(context, data, metadata, reference, *args)
         if recorder:
-            write_received(before, readings(), data, reference, args, value)
+            write_received(before, last_readings(before), data, reference, args, value)
         return value
 
     return deserialise
@@ -609,8 +650,10 @@ def write_received(before, after, data, reference, args, value):
     size = sum(tensor.nbytes for tensor in tensors) if tensors else len(data or b"")
     if size < recorder.min_bytes or reference is None or reference.is_nil():
         return
-    key = "received", ray_internals.current_name(), *place.find_line()
+    called = find_place(scope)
+    key = "received", ray_internals.current_name(), *called
     seconds = after[0] - before[0]
+    note_speed(READ, seconds)
     if recorder.leaves_out_message(key, seconds, after[0]):
         return
     begin = extra_clock()
@@ -623,9 +666,9 @@ def write_received(before, after, data, reference, args, value):
     event["bytes"] = size
     event["type"] = describe.type_name(value)
     event["leaves"] = identity.find_leaves(value)
-    event["line"] = place.find_line()[0] or place.running_line(event["by_name"])
+    event["line"] = called[0] or place.running_line(event["by_name"])
     recorder.write_message(key, event)
-    recorder.spend_on_message(extra_clock() - begin)
+    recorder.spend_on_message(key, extra_clock() - begin)
 
 
 class PickleProxy:

@@ -6,8 +6,9 @@ those that wait, so that a driver that is killed has its steps. No value of a me
 
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
 of the time that has passed, they are sampled: the others are counted by line, with their seconds. If large messages
-take more than MESSAGE_SHARE, some are left out together with their calls. All processes go on to write them at the next
-quarter of a second, so that many of those that are written have their sender and their readers.
+take more than MESSAGE_SHARE of the CPU time of the process, some are left out together with their calls. All processes
+go on to write them at the next quarter of a second, so that many of those that are written have their sender and their
+readers.
 """
 
 import atexit
@@ -24,10 +25,13 @@ DRIVER_FLUSH_SECONDS = 0.2  # by the thread
 JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
-MESSAGE_SHARE = 0.01  # of the time that has passed, for large messages
-MAX_MESSAGE_SECONDS = 0.2  # that were not used, for the messages of a burst
+MESSAGE_SHARE = 0.01  # of the CPU time of this process, for large messages
+MAX_MESSAGE_SECONDS = 0.04  # that were not used, for the messages of a burst
 WRITING_SECONDS = 5e-5  # that a message takes later, when it is written
 ALWAYS_SECONDS = 0.001  # of a call that is always written
+ALWAYS_SHARE = (
+    0.01  # of the time of a slow message, with less than which it is written over the budget, too
+)
 RARE_SECONDS = 0.05  # after the last one of a line that was written, the next one is, too
 MAX_EXTRA_SHARE = 0.005  # of the time that has passed, for each of these measurements
 EXTRA_SECONDS = {  # that measurements which are not needed for each message may take in any case
@@ -54,35 +58,28 @@ now = time.time  # the same clock in all processes of a machine
 class CallScope:
     """A call of Ray that is running in this thread, such as ray.put, and the messages inside of it."""
 
-    __slots__ = (
-        "contained",
-        "deserialise_seconds",
-        "left_out",
-        "messages",
-        "number",
-        "outer",
-        "own_seconds",
-        "record",
-        "start",
-    )
+    # Most calls change none of these, so that a scope has only what differs.
+    messages = ()  # numbers of "sent" events
+    left_out = 0  # large messages that are not written
+    contained = 0  # references inside of the messages
+    deserialise_seconds = 0.0
+    own_seconds = 0.0  # of the recorder, inside of the call
+    place = None  # line and function of the user's code, once they were looked for
+    record = None
 
     def __init__(self, number, outer):
         self.number = number
         self.outer = outer
-        self.messages = []  # numbers of "sent" events
-        self.left_out = 0  # large messages that are not written
-        self.contained = 0  # references inside of the messages
-        self.deserialise_seconds = 0.0
-        self.own_seconds = 0.0  # of the recorder, inside of the call
         self.start = now()
 
 
 class LineCounter:
     """Calls with small messages from one line of the user's code, or its large messages, that were not all written."""
 
-    __slots__ = ("count", "last", "last_event", "left_out", "seconds", "written")
+    __slots__ = ("count", "last", "last_event", "left_out", "own_seconds", "seconds", "written")
 
     def __init__(self):
+        self.own_seconds = 0.0  # of the recorder, for the last one that was written
         self.count = 0
         self.last = 0.0  # when one was written
         self.last_event = {}  # which message that was
@@ -121,6 +118,7 @@ class Recorder:
         self.window_calls = 0
         self.message_seconds = MAX_MESSAGE_SECONDS  # that large messages may take now
         self.message_window = int(self.started_at / WINDOW_SECONDS)
+        self.cpu_seconds = time.process_time()  # at the begin of this window
         self.message_counters = {}
         self.left_out_messages = 0
         self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
@@ -315,13 +313,14 @@ class Recorder:
     def leaves_out_message(self, key, seconds, end):
         """Count a message that is left out; return False if it is to be written.
 
-        Slow ones are always written, and the first one of its kind after a whole window.
+        The first one of its kind after a whole window is always written, and slow ones that take little more time then.
         """
         counter = self.message_counters.get(key)
         if counter is None:
             counter = self.message_counters[key] = LineCounter()
         is_rare = end - counter.last >= WINDOW_SECONDS
-        if is_rare or seconds >= ALWAYS_SECONDS or self.has_message_time(end):
+        is_slow = seconds >= ALWAYS_SECONDS and counter.own_seconds < ALWAYS_SHARE * seconds
+        if is_rare or is_slow or self.has_message_time(end):
             return False
         counter.leave_out(seconds)
         self.left_out_messages += 1
@@ -338,18 +337,22 @@ class Recorder:
         counter.left_out = 0
         self.write(event)
 
-    def has_message_time(self, time):
+    def has_message_time(self, at):
         """Return whether large messages are within their budget, which grows once per window."""
-        window = int(time / WINDOW_SECONDS)
-        passed = window - self.message_window
-        if passed > 0:
+        window = int(at / WINDOW_SECONDS)
+        if window > self.message_window:
             self.message_window = window
-            earned = passed * MESSAGE_SHARE * WINDOW_SECONDS
+            cpu_seconds = time.process_time()
+            earned = MESSAGE_SHARE * (cpu_seconds - self.cpu_seconds)
+            self.cpu_seconds = cpu_seconds
             self.message_seconds = min(MAX_MESSAGE_SECONDS, self.message_seconds + earned)
         return self.message_seconds > 0
 
-    def spend_on_message(self, seconds):
-        self.message_seconds -= seconds + WRITING_SECONDS
+    def spend_on_message(self, key, seconds):
+        """Take the time of a message of this kind from the budget."""
+        taken = seconds + WRITING_SECONDS
+        self.message_counters[key].own_seconds = taken
+        self.message_seconds -= taken
 
     def spend(self, seconds):
         """Add time that the recorder took, which is no part of the call that runs."""
@@ -358,11 +361,11 @@ class Recorder:
         if scope is not None:
             scope.own_seconds += seconds
 
-    def spend_on_small_call(self, seconds):
+    def spend_on_small_call(self, seconds, end):
         """Judge the time that short calls took. Sample them less often if it is too much, and else more often."""
         self.window_own_seconds += seconds
         self.window_calls += 1
-        passed = now() - self.window_start
+        passed = end - self.window_start
         if passed < WINDOW_SECONDS:
             return
         share = self.window_own_seconds / passed
@@ -370,7 +373,7 @@ class Recorder:
             self.period = min(2 * self.period, MAX_PERIOD)
         elif share < MAX_SHARE / 4:
             self.period = max(self.period // 2, 1)
-        self.window_start = now()
+        self.window_start = end
         self.window_own_seconds = 0.0
         self.window_calls = 0
 
