@@ -199,7 +199,7 @@ def test_the_end_says_how_many_messages_were_left_out_after_the_last_one(
 def test_a_slow_call_is_written_without_its_message(made_recorder, put, monkeypatch):
     made_recorder.message_seconds = 1.0
     put()
-    monkeypatch.setattr(calls, "ALWAYS_SECONDS", 0.0)
+    monkeypatch.setattr(recorder, "LEFT_OUT_SECONDS", 0.0)
     made_recorder.message_seconds = 0.0
     put()
     written = [event for event in made_recorder.lines if event["event"] == "put"]
@@ -251,7 +251,7 @@ def test_the_budget_is_a_share_of_the_cpu_time_and_not_of_a_pause(made_recorder,
     assert made_recorder.message_seconds == pytest.approx(10.0 * recorder.MESSAGE_SHARE - 0.5)
     used += 1_000.0
     assert made_recorder.has_message_time(9_002 * window)
-    assert made_recorder.message_seconds == recorder.MAX_MESSAGE_SECONDS
+    assert made_recorder.message_seconds == pytest.approx(recorder.MAX_MESSAGE_SECONDS)
 
 
 @pytest.mark.parametrize(("own_seconds", "is_left_out"), [(0.001, False), (0.03, True)])
@@ -264,6 +264,57 @@ def test_a_slow_message_is_written_over_the_budget_if_this_takes_little_of_its_t
     made_recorder.spend_on_message("kind", own_seconds)
     made_recorder.message_seconds = -1e9
     assert made_recorder.leaves_out_message("kind", 1.0, begin + 1.01) == is_left_out
+
+
+def test_the_call_of_a_message_takes_from_the_budget_of_messages(made_recorder, put):
+    made_recorder.message_seconds = 1.0
+    message_alone = []
+    spend = made_recorder.spend_on_message
+
+    def spend_and_note(key, seconds):
+        spend(key, seconds)
+        message_alone.append(made_recorder.message_seconds)
+
+    made_recorder.spend_on_message = spend_and_note
+    put()
+    assert made_recorder.message_seconds < message_alone[0] - recorder.WRITING_SECONDS
+    assert made_recorder.window_own_seconds == 0.0
+
+
+@pytest.mark.parametrize(("period", "seconds", "is_written"), [
+    (1, 0.0015, True), (2, 0.0015, False), (2, 0.0025, True), (256, 0.0035, False), (256, 0.0045, True),
+])  # fmt: skip
+def test_of_slow_calls_fewer_are_written_over_the_budget(
+    made_recorder, period, seconds, is_written
+):
+    made_recorder.period = period
+    counter = recorder.LineCounter()
+    counter.last = time.time() + 1_000  # none is rare
+    scope = made_recorder.enter()
+    made_recorder.leave(scope)
+    assert made_recorder.is_written(counter, scope, seconds) == is_written
+    assert counter.count == 1
+
+
+def test_what_was_counted_and_not_timed_is_part_of_the_cost(made_recorder, monkeypatch):
+    made_recorder.own_seconds = 1.0
+    made_recorder.entry_seconds, made_recorder.next_number = 0.5, 4
+    made_recorder.reading_seconds, made_recorder.readings = 0.25, 8
+    cost = made_recorder.describe_itself()
+    assert cost["own_seconds"] == 1.0 + 2.0 + 2.0
+    used = made_recorder.cpu_at_start + 7.0
+    monkeypatch.setattr(recorder.time, "process_time", lambda: used)
+    assert made_recorder.describe_itself()["cpu_seconds"] == pytest.approx(7.0)
+
+
+def test_each_call_and_each_reading_is_counted(made_recorder, put):
+    made_recorder.message_seconds = 100.0
+    assert made_recorder.entry_seconds > 0.0
+    assert calls.measure_reading() > 0.0
+    for _ in range(3):
+        put()
+    assert made_recorder.readings == 6
+    assert made_recorder.next_number == 6  # calls, and their messages
 
 
 class Counted:

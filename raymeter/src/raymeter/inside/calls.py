@@ -32,6 +32,7 @@ TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itsel
 MAX_CAPTURED = 8  # variables of a function that are named
 MANY_REFERENCES = 50  # inside of a result, which is written then even if it is small
 SMALL_TYPES = (int, float, bool, type(None))  # whose messages are never large
+MEASURED_READINGS = 20
 READ = "read"  # instead of the type, which is not known before a message is read
 MANY_SMALL = 64  # messages of a type in a row, after which the next one is taken for small, too
 
@@ -64,8 +65,20 @@ slow_kinds = set()  # types of messages that are sent, and READ, if the last one
 
 def readings():
     """Return the time, CPU seconds and page faults of this thread, and the number of imported modules."""
+    if recorder:
+        recorder.readings += 1
     usage = resource.getrusage(resource.RUSAGE_THREAD)
     return time.time(), usage.ru_utime + usage.ru_stime, usage.ru_minflt, len(sys.modules)
+
+
+def measure_reading():
+    """Return the seconds that `readings` takes, which are too few to be timed in each message."""
+    begin = time.perf_counter()
+    for _ in range(MEASURED_READINGS):
+        readings()
+    seconds = time.perf_counter() - begin
+    recorder.readings = 0
+    return seconds / MEASURED_READINGS
 
 
 def first_readings(kind):
@@ -127,6 +140,7 @@ def install():
     except Exception as error:
         stop(error)
         return
+    recorder.reading_seconds = measure_reading()
     os.register_at_fork(after_in_child=forget)
     atexit.register(read_tasks_once)  # before Ray's own shutdown, which was registered earlier
     sample_memory()
@@ -219,8 +233,8 @@ def write_scope(record, scope, args, kwargs, result):
         recorder.spend_on_small_call(seconds, end)
         return
     write_event_of_scope(record, scope, end, args, kwargs, result)
-    if recorder and not scope.messages:
-        recorder.spend_on_small_call(time.perf_counter() - begin, end)
+    if recorder:
+        recorder.spend_on_call(scope, time.perf_counter() - begin, end)
 
 
 def find_place(scope):
@@ -235,7 +249,7 @@ def find_place(scope):
 def only_count(record, scope, end):
     """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
     seconds = end - scope.start
-    if seconds >= ALWAYS_SECONDS or record is record_actor:
+    if seconds >= recorder.always_seconds(scope) or record is record_actor:
         return False
     counter = recorder.of_lines.get((record, *find_place(scope)))
     if counter is None:
@@ -270,7 +284,7 @@ def write_call(event, name, scope):
     is_large = bool(scope.messages or scope.deserialise_seconds)
     if is_large or event.get("kind") == "actor":
         counter.write(event["seconds"], time.time())
-    elif not recorder.is_written(counter, event["seconds"]):
+    elif not recorder.is_written(counter, scope, event["seconds"]):
         return
     if counter.left_out:
         event["left_out"] = counter.left_out

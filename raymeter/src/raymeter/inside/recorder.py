@@ -25,14 +25,18 @@ DRIVER_FLUSH_SECONDS = 0.2  # by the thread
 JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
-MESSAGE_SHARE = 0.01  # of the CPU time of this process, for large messages
-MAX_MESSAGE_SECONDS = 0.04  # that were not used, for the messages of a burst
+MESSAGE_SHARE = 0.006  # of the CPU time of this process, for large messages
+FIRST_MESSAGE_SECONDS = 0.03  # for the first ones
+MAX_MESSAGE_SECONDS = 0.02  # that were not used, for the messages of a burst
 WRITING_SECONDS = 5e-5  # that a message takes later, when it is written
 ALWAYS_SECONDS = 0.001  # of a call that is always written
+MAX_SLOWER = 4  # times so long must a call be that is always written, while calls are sampled
+LEFT_OUT_SECONDS = 0.01  # of a call that is always written, although its large message is left out
 ALWAYS_SHARE = (
     0.01  # of the time of a slow message, with less than which it is written over the budget, too
 )
 RARE_SECONDS = 0.05  # after the last one of a line that was written, the next one is, too
+MEASURED_ENTRIES = 50  # of a call, to know what one takes
 MAX_EXTRA_SHARE = 0.005  # of the time that has passed, for each of these measurements
 EXTRA_SECONDS = {  # that measurements which are not needed for each message may take in any case
     "repeats": 0.1,
@@ -116,9 +120,11 @@ class Recorder:
         self.window_start = self.started_at
         self.window_own_seconds = 0.0
         self.window_calls = 0
-        self.message_seconds = MAX_MESSAGE_SECONDS  # that large messages may take now
+        self.message_seconds = FIRST_MESSAGE_SECONDS  # that large messages may take now
         self.message_window = int(self.started_at / WINDOW_SECONDS)
-        self.cpu_seconds = time.process_time()  # at the begin of this window
+        self.cpu_at_start = self.cpu_seconds = time.process_time()  # the latter of this window
+        self.readings = 0  # of the clocks of a thread
+        self.reading_seconds = 0.0  # that one of them takes
         self.message_counters = {}
         self.left_out_messages = 0
         self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
@@ -135,6 +141,7 @@ class Recorder:
         self.has_ended = False
         self.ending = threading.Event()
         self.thread = None
+        self.entry_seconds = self.measure_entry()
         os.makedirs(folder, 0o700, exist_ok=True)
         self.process = f"{os.uname().nodename}-{os.getpid()}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -142,6 +149,22 @@ class Recorder:
         self.write(self.describe_process(missing))
         self.flush()
         atexit.register(self.end)
+
+    def measure_entry(self):
+        """Return the seconds that it takes to enter and leave a call, which are too few to be timed in each one."""
+        begin = time.perf_counter()
+        for _ in range(MEASURED_ENTRIES):
+            scope = self.enter()
+            self.leave(scope)
+        seconds = time.perf_counter() - begin
+        self.next_number = 0
+        return seconds / MEASURED_ENTRIES
+
+    def all_own_seconds(self):
+        """Return what the recorder has taken, with what was counted and not timed."""
+        entries = self.next_number * self.entry_seconds
+        readings = self.readings * self.reading_seconds
+        return self.own_seconds + entries + readings
 
     def describe_process(self, missing):
         """Return the first event of the file; `missing` are functions that this version of Ray does not have."""
@@ -236,7 +259,8 @@ class Recorder:
         return {
             "event": "recorder",
             "time": now(),
-            "own_seconds": self.own_seconds,
+            "own_seconds": self.all_own_seconds(),
+            "cpu_seconds": time.process_time() - self.cpu_at_start,
             "end_seconds": self.end_seconds,
             "written_bytes": self.written_bytes,
             "events": self.events,
@@ -290,14 +314,23 @@ class Recorder:
             counter = self.counters[key] = LineCounter()
         return counter
 
-    def is_written(self, counter, seconds):
+    def always_seconds(self, scope):
+        """Return how long a call lasts at least that is always written.
+
+        Over the budget, that is longer, because writing it takes 0.1 to 0.2 ms.
+        """
+        if scope.left_out:
+            return LEFT_OUT_SECONDS
+        return ALWAYS_SECONDS * min(self.period, MAX_SLOWER)
+
+    def is_written(self, counter, scope, seconds):
         """Count a call with small messages; return whether it is written, too.
 
         Of short calls, one of `self.period` is written, and the first one after a pause, so that no rare call is
         missing.
         """
         end = now()
-        if seconds < ALWAYS_SECONDS and self.only_counts(counter, seconds, end):
+        if seconds < self.always_seconds(scope) and self.only_counts(counter, seconds, end):
             return False
         counter.write(seconds, end)
         return True
@@ -345,7 +378,8 @@ class Recorder:
             cpu_seconds = time.process_time()
             earned = MESSAGE_SHARE * (cpu_seconds - self.cpu_seconds)
             self.cpu_seconds = cpu_seconds
-            self.message_seconds = min(MAX_MESSAGE_SECONDS, self.message_seconds + earned)
+            room = max(0.0, MAX_MESSAGE_SECONDS - self.message_seconds)
+            self.message_seconds += min(earned, room)
         return self.message_seconds > 0
 
     def spend_on_message(self, key, seconds):
@@ -353,6 +387,13 @@ class Recorder:
         taken = seconds + WRITING_SECONDS
         self.message_counters[key].own_seconds = taken
         self.message_seconds -= taken
+
+    def spend_on_call(self, scope, seconds, end):
+        """Take the time of a call that was written from the budget of its message, or of short calls."""
+        if scope.messages or scope.left_out:
+            self.message_seconds -= seconds + WRITING_SECONDS
+        else:
+            self.spend_on_small_call(seconds, end)
 
     def spend(self, seconds):
         """Add time that the recorder took, which is no part of the call that runs."""
