@@ -317,6 +317,27 @@ def test_each_call_and_each_reading_is_counted(made_recorder, put):
     assert made_recorder.next_number == 6  # calls, and their messages
 
 
+@pytest.mark.parametrize("moment", [1, 2, 3, 4, 5, 6])
+def test_a_program_goes_on_if_another_thread_ends_recording_at_any_time(
+    made_recorder, put, monkeypatch, moment
+):
+    put()
+    made_recorder.message_seconds = -1e9
+    made_recorder.period = 64
+    left = [moment]
+    read_time = time.time
+
+    def end_and_read_time():
+        left[0] -= 1
+        if left[0] == 0:
+            calls.recorder = False
+        return read_time()
+
+    monkeypatch.setattr(calls.time, "time", end_and_read_time)
+    assert put() == b"object"
+    assert put() == b"object"
+
+
 class Counted:
     """A function that counts its calls."""
 

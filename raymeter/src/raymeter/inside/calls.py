@@ -65,8 +65,9 @@ slow_kinds = set()  # types of messages that are sent, and READ, if the last one
 
 def readings():
     """Return the time, CPU seconds and page faults of this thread, and the number of imported modules."""
-    if recorder:
-        recorder.readings += 1
+    current = recorder  # another thread may end recording meanwhile
+    if current:
+        current.readings += 1
     usage = resource.getrusage(resource.RUSAGE_THREAD)
     return time.time(), usage.ru_utime + usage.ru_stime, usage.ru_minflt, len(sys.modules)
 
@@ -95,7 +96,10 @@ def first_readings(kind):
 
 def is_left_out_if_fast(kind, at):
     """Return whether large messages are over their budget, and the last one of this kind was fast."""
-    return kind not in slow_kinds and not recorder.has_message_time(at)
+    current = recorder
+    if not current or kind in slow_kinds:
+        return False
+    return not current.has_message_time(at)
 
 
 def last_readings(before):
@@ -214,27 +218,29 @@ def in_scope(record):
             finally:
                 current.leave(scope)
                 if recorder:
-                    write_scope(record, scope, args, kwargs, result)
+                    write_scope(current, record, scope, args, kwargs, result)
 
         return call
 
     return make_wrapper
 
 
-def write_scope(record, scope, args, kwargs, result):
-    """Write the event of a call, and let short calls with small messages have their own budget."""
+def write_scope(current, record, scope, args, kwargs, result):
+    """Write the event of a call, and let short calls with small messages have their own budget.
+
+    `current` is the recorder, which another thread may end meanwhile.
+    """
     begin = time.perf_counter()
     end = time.time()
     is_large = scope.messages or scope.deserialise_seconds
-    is_sampled = (recorder.period > 1 or scope.left_out) and not is_large
-    if is_sampled and only_count(record, scope, end):
+    is_sampled = (current.period > 1 or scope.left_out) and not is_large
+    if is_sampled and only_count(current, record, scope, end):
         seconds = time.perf_counter() - begin
-        recorder.spend(seconds)
-        recorder.spend_on_small_call(seconds, end)
+        current.spend(seconds)
+        current.spend_on_small_call(seconds, end)
         return
     write_event_of_scope(record, scope, end, args, kwargs, result)
-    if recorder:
-        recorder.spend_on_call(scope, time.perf_counter() - begin, end)
+    current.spend_on_call(scope, time.perf_counter() - begin, end)
 
 
 def find_place(scope):
@@ -246,18 +252,18 @@ def find_place(scope):
     return scope.place
 
 
-def only_count(record, scope, end):
+def only_count(current, record, scope, end):
     """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
     seconds = end - scope.start
-    if seconds >= recorder.always_seconds(scope) or record is record_actor:
+    if seconds >= current.always_seconds(scope) or record is record_actor:
         return False
-    counter = recorder.of_lines.get((record, *find_place(scope)))
+    counter = current.of_lines.get((record, *find_place(scope)))
     if counter is None:
         return False
     if scope.left_out:  # its message is not written, so it would be taken for a small one
         counter.leave_out(seconds)
         return True
-    return recorder.only_counts(counter, seconds, end)
+    return current.only_counts(counter, seconds, end)
 
 
 @guarded
