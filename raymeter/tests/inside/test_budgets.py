@@ -162,7 +162,7 @@ def put(made_recorder, monkeypatch):
     for name in ("current_task", "current_name", "current_node"):
         monkeypatch.setattr(calls.ray_internals, name, lambda: "")
     monkeypatch.setattr(calls, "add_description", lambda event, value, called: None)
-    monkeypatch.setattr(recorder, "WINDOW_SECONDS", 1e9)
+    monkeypatch.setattr(recorder, "MESSAGE_WINDOW_SECONDS", 1e9)
     for module in (calls, recorder):
         monkeypatch.setattr(module, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
     serialise = calls.make_serialise_wrapper(lambda context, value: Result())
@@ -232,7 +232,7 @@ def test_all_messages_within_the_budget_are_written(made_recorder, put):
 def test_the_budget_grows_at_the_same_times_in_all_processes(made_recorder, monkeypatch):
     monkeypatch.setattr(recorder.time, "process_time", lambda: made_recorder.cpu_seconds + 0.1)
     made_recorder.message_seconds = 0.0
-    window = recorder.WINDOW_SECONDS
+    window = recorder.MESSAGE_WINDOW_SECONDS
     made_recorder.message_window = 1_000
     assert not made_recorder.has_message_time(1_000.9 * window)
     assert made_recorder.has_message_time(1_001.0 * window)
@@ -243,7 +243,7 @@ def test_the_budget_is_a_share_of_the_cpu_time_and_not_of_a_pause(made_recorder,
     monkeypatch.setattr(recorder.time, "process_time", lambda: used)
     made_recorder.message_seconds = -0.5
     made_recorder.message_window = 1_000
-    window = recorder.WINDOW_SECONDS
+    window = recorder.MESSAGE_WINDOW_SECONDS
     assert not made_recorder.has_message_time(9_000 * window)
     assert made_recorder.message_seconds == -0.5
     used += 10.0

@@ -7,8 +7,8 @@ those that wait, so that a driver that is killed has its steps. No value of a me
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
 of the time that has passed, they are sampled: the others are counted by line, with their seconds. If large messages
 take more than MESSAGE_SHARE of the CPU time of the process, some are left out together with their calls. All processes
-go on to write them at the next quarter of a second, so that many of those that are written have their sender and their
-readers.
+go on to write them at the next full second, so that many of those that are written have their sender and their readers.
+They write all messages until the budget is spent again, so that the steps in this time are complete.
 """
 
 import atexit
@@ -25,8 +25,9 @@ DRIVER_FLUSH_SECONDS = 0.2  # by the thread
 JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
-MESSAGE_SHARE = 0.006  # of the CPU time of this process, for large messages
-FIRST_MESSAGE_SECONDS = 0.03  # for the first ones
+MESSAGE_SHARE = 0.008  # of the CPU time of this process, for large messages
+MESSAGE_WINDOW_SECONDS = 1.0  # after which this budget grows, in all processes at the same time
+FIRST_MESSAGE_SECONDS = 0.2  # for the first ones, so that those of a short program are all written
 MAX_MESSAGE_SECONDS = 0.02  # that were not used, for the messages of a burst
 WRITING_SECONDS = 5e-5  # that a message takes later, when it is written
 ALWAYS_SECONDS = 0.001  # of a call that is always written
@@ -121,7 +122,7 @@ class Recorder:
         self.window_own_seconds = 0.0
         self.window_calls = 0
         self.message_seconds = FIRST_MESSAGE_SECONDS  # that large messages may take now
-        self.message_window = int(self.started_at / WINDOW_SECONDS)
+        self.message_window = int(self.started_at / MESSAGE_WINDOW_SECONDS)
         self.cpu_at_start = self.cpu_seconds = time.process_time()  # the latter of this window
         self.readings = 0  # of the clocks of a thread
         self.reading_seconds = 0.0  # that one of them takes
@@ -351,7 +352,7 @@ class Recorder:
         counter = self.message_counters.get(key)
         if counter is None:
             counter = self.message_counters[key] = LineCounter()
-        is_rare = end - counter.last >= WINDOW_SECONDS
+        is_rare = end - counter.last >= MESSAGE_WINDOW_SECONDS
         is_slow = seconds >= ALWAYS_SECONDS and counter.own_seconds < ALWAYS_SHARE * seconds
         if is_rare or is_slow or self.has_message_time(end):
             return False
@@ -372,7 +373,7 @@ class Recorder:
 
     def has_message_time(self, at):
         """Return whether large messages are within their budget, which grows once per window."""
-        window = int(at / WINDOW_SECONDS)
+        window = int(at / MESSAGE_WINDOW_SECONDS)
         if window > self.message_window:
             self.message_window = window
             cpu_seconds = time.process_time()
