@@ -338,6 +338,18 @@ def test_a_program_goes_on_if_another_thread_ends_recording_at_any_time(
     assert put() == b"object"
 
 
+def test_time_in_which_another_program_runs_is_not_taken_from_the_budget_of_messages(
+    made_recorder, put, monkeypatch
+):
+    def wait(event, value, called):
+        time.sleep(0.05)
+
+    monkeypatch.setattr(calls, "add_description", wait)
+    made_recorder.message_seconds = 1.0
+    put()
+    assert made_recorder.message_seconds > 0.96
+
+
 class Counted:
     """A function that counts its calls."""
 

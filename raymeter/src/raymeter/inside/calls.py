@@ -239,8 +239,9 @@ def write_scope(current, record, scope, args, kwargs, result):
         current.spend(seconds)
         current.spend_on_small_call(seconds, end)
         return
+    cpu_begin = time.thread_time()
     write_event_of_scope(record, scope, end, args, kwargs, result)
-    current.spend_on_call(scope, time.perf_counter() - begin, end)
+    current.spend_on_call(scope, time.thread_time() - cpu_begin, end)
 
 
 def find_place(scope):
@@ -503,8 +504,8 @@ def add_content_and_fields(event, value, called):
 
 
 def extra_clock():
-    """Return a time that stands still during the measurements that have budgets of their own."""
-    return time.perf_counter() - sum(recorder.extra_seconds.values())
+    """Return a CPU time of this thread that stands still during the measurements that have budgets of their own."""
+    return time.thread_time() - sum(recorder.extra_seconds.values())
 
 
 def describe_process(before, after):

@@ -384,8 +384,11 @@ class Recorder:
         return self.message_seconds > 0
 
     def spend_on_message(self, key, seconds):
-        """Take the time of a message of this kind from the budget."""
-        taken = seconds + WRITING_SECONDS
+        """Take the CPU time of a message of this kind from the budget.
+
+        Other programs on a busy machine do not shorten it.
+        """
+        taken = max(0.0, seconds) + WRITING_SECONDS
         self.message_counters[key].own_seconds = taken
         self.message_seconds -= taken
 
