@@ -33,7 +33,7 @@ QUIET_SECONDS = 1.5  # in which the last workers start
 MORE_ROUNDS = 5
 MAX_SECONDS = 240  # of a run
 RESULT = "RESULT "
-COST = re.compile(r"Recording took (.+?)\. Profile:", re.DOTALL)
+COST = re.compile(r"Recording took (.+?)\.\s+Profile:", re.DOTALL)
 
 Round = Callable[[], object]
 

@@ -31,7 +31,7 @@ What to change:
    cases/other.py:7  64 MiB (dict): tensors in the pickle.
    Before and after: raymeter explain tensors-in-the-pickle
 
-Recording took 0.4 % of the driver's time.
+Recording took 0.4 % of the CPU time.
 """
 SILENT = """20 steps of 120 ms (median).
 Moving data takes 1.2 ms of work per step of 120 ms (1 %), and at most 0 ms of it can be saved by what

@@ -44,10 +44,12 @@ class Profile:
 
     @property
     def recorder_share(self) -> float:
-        """Return the share of the driver's time that recording took; what it took in workers is not in it."""
-        recording = self.program.recording
-        spent = [process.recorder.own_seconds for process in recording.drivers if process.recorder]
-        return sum(spent) / max(1e-9, recording.end - recording.start)
+        """Return the share of the CPU time of the driver and its workers that recording took."""
+        processes = self.program.recording.processes
+        costs = [process.recorder for process in processes if process.recorder]
+        spent = sum(cost.own_seconds for cost in costs)
+        used = sum(cost.cpu_seconds for cost in costs)
+        return spent / max(1e-9, used)
 
 
 def advise(recording: Recording, step_name: str | None = None) -> Profile:

@@ -54,6 +54,7 @@ def test_the_check_of_repeats_takes_no_time_from_alternatives(made_recorder):
 
 def test_a_slow_message_is_measured_once_although_the_budget_is_spent(made_recorder, monkeypatch):
     monkeypatch.setattr(calls, "MAX_FIRST_SECONDS", 100.0)  # also on a busy machine
+    monkeypatch.setattr(calls, "FIRST_SECONDS", 100.0)
     monkeypatch.setattr(calls, "FIRST_PASSES", 1e6)
     made_recorder.spend_extra("alternatives", 100.0)
     labels = {f"user {number}": f"label {number}" for number in range(20_000)}
@@ -77,7 +78,7 @@ def test_only_many_calls_are_sampled(made_recorder, count, is_sampled):
     made_recorder.window_start = time.time() - 1
     for _ in range(count - 1):
         made_recorder.window_calls += 1
-    made_recorder.spend_on_small_call(0.5)
+    made_recorder.spend_on_small_call(0.5, time.time())
     assert (made_recorder.period > 1) == is_sampled
 
 
@@ -160,8 +161,8 @@ def put(made_recorder, monkeypatch):
     """Return ray.put of a large message."""
     for name in ("current_task", "current_name", "current_node"):
         monkeypatch.setattr(calls.ray_internals, name, lambda: "")
-    monkeypatch.setattr(calls, "add_description", lambda event, value: None)
-    monkeypatch.setattr(recorder, "WINDOW_SECONDS", 1e9)
+    monkeypatch.setattr(calls, "add_description", lambda event, value, called: None)
+    monkeypatch.setattr(recorder, "MESSAGE_WINDOW_SECONDS", 1e9)
     for module in (calls, recorder):
         monkeypatch.setattr(module, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
     serialise = calls.make_serialise_wrapper(lambda context, value: Result())
@@ -198,7 +199,7 @@ def test_the_end_says_how_many_messages_were_left_out_after_the_last_one(
 def test_a_slow_call_is_written_without_its_message(made_recorder, put, monkeypatch):
     made_recorder.message_seconds = 1.0
     put()
-    monkeypatch.setattr(calls, "ALWAYS_SECONDS", 0.0)
+    monkeypatch.setattr(recorder, "LEFT_OUT_SECONDS", 0.0)
     made_recorder.message_seconds = 0.0
     put()
     written = [event for event in made_recorder.lines if event["event"] == "put"]
@@ -222,19 +223,182 @@ def test_each_new_actor_is_written(made_recorder, put, monkeypatch):
 
 
 def test_all_messages_within_the_budget_are_written(made_recorder, put):
+    made_recorder.message_seconds = 100.0  # also on a busy machine
     for _ in range(20):
         put()
     assert sum(event["event"] == "sent" for event in made_recorder.lines) == 20
 
 
-def test_the_budget_grows_at_the_same_times_in_all_processes(made_recorder):
+def test_the_budget_grows_at_the_same_times_in_all_processes(made_recorder, monkeypatch):
+    monkeypatch.setattr(recorder.time, "process_time", lambda: made_recorder.cpu_seconds + 0.1)
     made_recorder.message_seconds = 0.0
-    window = recorder.WINDOW_SECONDS
+    window = recorder.MESSAGE_WINDOW_SECONDS
     made_recorder.message_window = 1_000
     assert not made_recorder.has_message_time(1_000.9 * window)
     assert made_recorder.has_message_time(1_001.0 * window)
-    made_recorder.has_message_time(1e9)
-    assert made_recorder.message_seconds == recorder.MAX_MESSAGE_SECONDS
+
+
+def test_the_budget_is_a_share_of_the_cpu_time_and_not_of_a_pause(made_recorder, monkeypatch):
+    used = made_recorder.cpu_seconds
+    monkeypatch.setattr(recorder.time, "process_time", lambda: used)
+    made_recorder.message_seconds = -0.5
+    made_recorder.message_window = 1_000
+    window = recorder.MESSAGE_WINDOW_SECONDS
+    assert not made_recorder.has_message_time(9_000 * window)
+    assert made_recorder.message_seconds == -0.5
+    used += 10.0
+    made_recorder.has_message_time(9_001 * window)
+    assert made_recorder.message_seconds == pytest.approx(10.0 * recorder.MESSAGE_SHARE - 0.5)
+    used += 1_000.0
+    assert made_recorder.has_message_time(9_002 * window)
+    assert made_recorder.message_seconds == pytest.approx(recorder.MAX_MESSAGE_SECONDS)
+
+
+@pytest.mark.parametrize(("own_seconds", "is_left_out"), [(0.001, False), (0.03, True)])
+def test_a_slow_message_is_written_over_the_budget_if_this_takes_little_of_its_time(
+    made_recorder, own_seconds, is_left_out
+):
+    begin = time.time()
+    assert not made_recorder.leaves_out_message("kind", 1.0, begin)
+    made_recorder.write_message("kind", {"event": "sent", "start": begin, "seconds": 1.0})
+    made_recorder.spend_on_message("kind", own_seconds)
+    made_recorder.message_seconds = -1e9
+    assert made_recorder.leaves_out_message("kind", 1.0, begin + 1.01) == is_left_out
+
+
+def test_the_call_of_a_message_takes_from_the_budget_of_messages(made_recorder, put):
+    made_recorder.message_seconds = 1.0
+    message_alone = []
+    spend = made_recorder.spend_on_message
+
+    def spend_and_note(key, seconds):
+        spend(key, seconds)
+        message_alone.append(made_recorder.message_seconds)
+
+    made_recorder.spend_on_message = spend_and_note
+    put()
+    assert made_recorder.message_seconds < message_alone[0] - recorder.WRITING_SECONDS
+    assert made_recorder.window_own_seconds == 0.0
+
+
+@pytest.mark.parametrize(("period", "seconds", "is_written"), [
+    (1, 0.0015, True), (2, 0.0015, False), (2, 0.0025, True), (256, 0.0035, False), (256, 0.0045, True),
+])  # fmt: skip
+def test_of_slow_calls_fewer_are_written_over_the_budget(
+    made_recorder, period, seconds, is_written
+):
+    made_recorder.period = period
+    counter = recorder.LineCounter()
+    counter.last = time.time() + 1_000  # none is rare
+    scope = made_recorder.enter()
+    made_recorder.leave(scope)
+    assert made_recorder.is_written(counter, scope, seconds) == is_written
+    assert counter.count == 1
+
+
+def test_what_was_counted_and_not_timed_is_part_of_the_cost(made_recorder, monkeypatch):
+    made_recorder.own_seconds = 1.0
+    made_recorder.entry_seconds, made_recorder.next_number = 0.5, 4
+    made_recorder.reading_seconds, made_recorder.readings = 0.25, 8
+    cost = made_recorder.describe_itself()
+    assert cost["own_seconds"] == 1.0 + 2.0 + 2.0
+    used = made_recorder.cpu_at_start + 7.0
+    monkeypatch.setattr(recorder.time, "process_time", lambda: used)
+    assert made_recorder.describe_itself()["cpu_seconds"] == pytest.approx(7.0)
+
+
+def test_each_call_and_each_reading_is_counted(made_recorder, put):
+    made_recorder.message_seconds = 100.0
+    assert made_recorder.entry_seconds > 0.0
+    assert calls.measure_reading() > 0.0
+    for _ in range(3):
+        put()
+    assert made_recorder.readings == 6
+    assert made_recorder.next_number == 6  # calls, and their messages
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3, 4, 5, 6])
+def test_a_program_goes_on_if_another_thread_ends_recording_at_any_time(
+    made_recorder, put, monkeypatch, moment
+):
+    put()
+    made_recorder.message_seconds = -1e9
+    made_recorder.period = 64
+    left = [moment]
+    read_time = time.time
+
+    def end_and_read_time():
+        left[0] -= 1
+        if left[0] == 0:
+            calls.recorder = False
+        return read_time()
+
+    monkeypatch.setattr(calls.time, "time", end_and_read_time)
+    assert put() == b"object"
+    assert put() == b"object"
+
+
+def test_time_in_which_another_program_runs_is_not_taken_from_the_budget_of_messages(
+    made_recorder, put, monkeypatch
+):
+    def wait(event, value, called):
+        time.sleep(0.05)
+
+    monkeypatch.setattr(calls, "add_description", wait)
+    made_recorder.message_seconds = 1.0
+    put()
+    assert made_recorder.message_seconds > 0.96
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, function):
+        self.function = function
+        self.count = 0
+
+    def __call__(self, *arguments):
+        self.count += 1
+        return self.function(*arguments)
+
+
+def count_calls(monkeypatch, module, name) -> Counted:
+    counted = Counted(getattr(module, name))
+    monkeypatch.setattr(module, name, counted)
+    return counted
+
+
+def test_a_message_that_is_left_out_costs_no_readings_and_one_search_for_its_line(
+    made_recorder, put, monkeypatch
+):
+    monkeypatch.setattr(calls, "slow_kinds", set())
+    made_recorder.message_seconds = 1.0
+    put()
+    readings = count_calls(monkeypatch, calls, "readings")
+    lines = count_calls(monkeypatch, calls.place, "known_frame")
+    made_recorder.message_seconds = -1e9
+    for _ in range(10):
+        put()
+    assert made_recorder.left_out_messages == 10
+    assert readings.count == 0
+    assert lines.count == 10
+    made_recorder.message_seconds = 1.0
+    put()
+    assert readings.count == 2
+
+
+def test_a_message_of_a_slow_type_has_readings_although_it_is_over_the_budget(
+    made_recorder, put, monkeypatch
+):
+    monkeypatch.setattr(calls, "slow_kinds", set())
+    made_recorder.message_seconds = -1e9
+    put()
+    readings = count_calls(monkeypatch, calls, "readings")
+    calls.note_speed(dict, 2 * calls.ALWAYS_SECONDS)
+    put()
+    assert readings.count == 2  # before it and after it; it was fast
+    put()
+    assert readings.count == 2
 
 
 class Reference:

@@ -46,12 +46,16 @@ def test_below_5_percent_it_says_not_your_problem_and_nothing_else(saved):
     assert "saves" not in text and "ms/step" not in text
 
 
-def test_the_share_of_recording_is_that_of_the_driver_and_its_end_is_named_apart():
+def test_the_share_of_recording_is_that_of_all_processes_and_its_end_is_named_apart():
     profile = make_loop_profile()
-    assert " % of the driver's time. Profile: " in join_words(terminal.render(profile))
+    driver, worker, *_ = profile.program.recording.processes
+    driver.recorder.own_seconds, driver.recorder.cpu_seconds = 0.1, 4.0
+    worker.recorder.own_seconds, worker.recorder.cpu_seconds = 0.2, 6.0
+    text = join_words(terminal.render(profile))
+    assert "Recording took 3 % of the CPU time. Profile: " in text
     profile.program.recording.processes[0].recorder.end_seconds = 0.4
     text = join_words(terminal.render(profile))
-    assert " % of the driver's time, and 400 ms after its end. Profile: " in text
+    assert " % of the CPU time, and 400 ms after its end. Profile: " in text
 
 
 def test_a_step_of_data_without_a_known_change_is_no_all_clear():

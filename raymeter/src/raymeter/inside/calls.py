@@ -30,6 +30,8 @@ MAX_FIRST_SECONDS = 2.0
 TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MANY_REFERENCES = 50  # inside of a result, which is written then even if it is small
 SMALL_TYPES = (int, float, bool, type(None))  # whose messages are never large
+MEASURED_READINGS = 20
+READ = "read"  # instead of the type, which is not known before a message is read
 MANY_SMALL = 64  # messages of a type in a row, after which the next one is taken for small, too
 
 recorder = None  # of this process; False after an error
@@ -56,19 +58,61 @@ compared_contents = set()  # sums of samples of messages that were compared with
 kinds_seen = {}  # kind of a message -> how often
 measured_kinds = {}  # kind of a message -> what was measured of its alternatives
 small_in_row = {}  # type of a message -> how many of them were small since the last large one
+slow_kinds = set()  # types of messages that are sent, and READ, if the last one was slow
 
 
 def readings():
     """Return the time, CPU seconds and page faults of this thread, and the number of imported modules."""
+    current = recorder  # another thread may end recording meanwhile
+    if current:
+        current.readings += 1
     usage = resource.getrusage(resource.RUSAGE_THREAD)
     return time.time(), usage.ru_utime + usage.ru_stime, usage.ru_minflt, len(sys.modules)
 
 
+def measure_reading():
+    """Return the seconds that `readings` takes, which are too few to be timed in each message."""
+    begin = time.perf_counter()
+    for _ in range(MEASURED_READINGS):
+        readings()
+    seconds = time.perf_counter() - begin
+    recorder.readings = 0
+    return seconds / MEASURED_READINGS
+
+
 def first_readings(kind):
-    """Return the readings before a message is serialised: only the time if messages of this type are always small."""
-    if small_in_row.get(kind, 0) < MANY_SMALL:
-        return readings()
-    return time.time(), None, None, len(sys.modules)
+    """Return the readings before a message is serialised.
+
+    That is only the time if messages of this type are always small, or if it will probably be left out.
+    """
+    begin = time.time()
+    is_small_type = small_in_row.get(kind, 0) >= MANY_SMALL
+    if is_small_type or is_left_out_if_fast(kind, begin):
+        return begin, None, None, len(sys.modules)
+    return readings()
+
+
+def is_left_out_if_fast(kind, at):
+    """Return whether large messages are over their budget, and the last one of this kind was fast."""
+    current = recorder
+    if not current or kind in slow_kinds:
+        return False
+    return not current.has_message_time(at)
+
+
+def last_readings(before):
+    """Return the readings after a message was serialised or read, of what was read before it."""
+    if before[1] is None:
+        return time.time(), None, None, len(sys.modules)
+    return readings()
+
+
+def note_speed(kind, seconds):
+    """Remember whether a message was so slow that the next one of this kind is read completely."""
+    if seconds >= ALWAYS_SECONDS:
+        slow_kinds.add(kind)
+    else:
+        slow_kinds.discard(kind)
 
 
 def stop(error):
@@ -98,6 +142,7 @@ def install():
     except Exception as error:
         stop(error)
         return
+    recorder.reading_seconds = measure_reading()
     os.register_at_fork(after_in_child=forget)
     atexit.register(read_tasks_once)  # before Ray's own shutdown, which was registered earlier
     sample_memory()
@@ -171,46 +216,57 @@ def in_scope(record):
             finally:
                 current.leave(scope)
                 if recorder:
-                    write_scope(record, scope, args, kwargs, result)
+                    write_scope(current, record, scope, args, kwargs, result)
 
         return call
 
     return make_wrapper
 
 
-def write_scope(record, scope, args, kwargs, result):
-    """Write the event of a call, and let short calls with small messages have their own budget."""
+def write_scope(current, record, scope, args, kwargs, result):
+    """Write the event of a call, and let short calls with small messages have their own budget.
+
+    `current` is the recorder, which another thread may end meanwhile.
+    """
     begin = time.perf_counter()
-    is_large = bool(scope.messages or scope.deserialise_seconds)
-    is_sampled = (recorder.period > 1 or scope.left_out) and not is_large
-    if is_sampled and only_count(record, scope):
-        seconds = time.perf_counter() - begin
-        recorder.spend(seconds)
-        recorder.spend_on_small_call(seconds)
-        return
-    write_event_of_scope(record, scope, args, kwargs, result)
-    if recorder and not scope.messages:
-        recorder.spend_on_small_call(time.perf_counter() - begin)
-
-
-def only_count(record, scope):
-    """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
     end = time.time()
+    is_large = scope.messages or scope.deserialise_seconds
+    is_sampled = (current.period > 1 or scope.left_out) and not is_large
+    if is_sampled and only_count(current, record, scope, end):
+        seconds = time.perf_counter() - begin
+        current.spend(seconds)
+        current.spend_on_small_call(seconds, end)
+        return
+    cpu_begin = time.thread_time()
+    write_event_of_scope(record, scope, end, args, kwargs, result)
+    current.spend_on_call(scope, time.thread_time() - cpu_begin, end)
+
+
+def find_place(scope):
+    """Return line and function of the user's code that has made a call of Ray, or runs now if `scope` is None."""
+    if scope is None:
+        return place.find_line()
+    if scope.place is None:
+        scope.place = place.find_line()
+    return scope.place
+
+
+def only_count(current, record, scope, end):
+    """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
     seconds = end - scope.start
-    if seconds >= ALWAYS_SECONDS or record is record_actor:
+    if seconds >= current.always_seconds(scope) or record is record_actor:
         return False
-    counter = recorder.of_lines.get((record, *place.find_line()))
+    counter = current.of_lines.get((record, *find_place(scope)))
     if counter is None:
         return False
     if scope.left_out:  # its message is not written, so it would be taken for a small one
         counter.leave_out(seconds)
         return True
-    return recorder.only_counts(counter, seconds, end)
+    return current.only_counts(counter, seconds, end)
 
 
 @guarded
-def write_event_of_scope(record, scope, args, kwargs, result):
-    end = time.time()
+def write_event_of_scope(record, scope, end, args, kwargs, result):
     event = {"number": scope.number, "start": scope.start, "seconds": end - scope.start}
     event["own_seconds"] = scope.own_seconds
     event["messages"] = scope.messages
@@ -229,11 +285,11 @@ def write_call(event, name, scope):
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
     counter = recorder.counter_of((line, function), name, event["event"])
-    recorder.of_lines[scope.record, line, function] = counter
+    recorder.of_lines[scope.record, *find_place(scope)] = counter
     is_large = bool(scope.messages or scope.deserialise_seconds)
     if is_large or event.get("kind") == "actor":
         counter.write(event["seconds"], time.time())
-    elif not recorder.is_written(counter, event["seconds"]):
+    elif not recorder.is_written(counter, scope, event["seconds"]):
         return
     if counter.left_out:
         event["left_out"] = counter.left_out
@@ -379,7 +435,7 @@ def make_serialise_wrapper(original):
             parts.clear()
         elif not is_only_small(kind, result):
             small_in_row[kind] = 0
-            write_sent(before, readings(), value, result)
+            write_sent(before, last_readings(before), value, result)
         return result
 
     return serialise
@@ -411,8 +467,9 @@ def write_sent(before, after, value, result):
     if size < recorder.min_bytes and (scope is not None or references < MANY_REFERENCES):
         parts.clear()
         return
-    key = "sent", type(value), ray_internals.current_name(), *place.find_line()
+    key = "sent", type(value), ray_internals.current_name(), *find_place(scope)
     seconds = after[0] - before[0]
+    note_speed(type(value), seconds)
     if recorder.leaves_out_message(key, seconds, after[0]):
         parts.clear()
         if scope is not None:
@@ -424,15 +481,15 @@ def write_sent(before, after, value, result):
     event.update(describe_process(before, after))
     event["bytes"] = size
     event["references"] = references
-    add_content_and_fields(event, value)
+    add_content_and_fields(event, value, find_place(scope))
     if scope is not None:
-        scope.messages.append(event["number"])
+        scope.messages = [*scope.messages, event["number"]]
     event["own_seconds"] = time.time() - after[0]
     recorder.write_message(key, event)
-    recorder.spend_on_message(extra_clock() - begin)
+    recorder.spend_on_message(key, extra_clock() - begin)
 
 
-def add_content_and_fields(event, value):
+def add_content_and_fields(event, value, called):
     """Add what a message consists of, and forget its parts."""
     size = event["bytes"]
     event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
@@ -443,13 +500,13 @@ def add_content_and_fields(event, value):
     event["token"] = live_objects.number_of(large.largest)
     add_content(event, value)
     add_parts(event, large)
-    add_description(event, value)
+    add_description(event, value, called)
     parts.clear()
 
 
 def extra_clock():
-    """Return a time that stands still during the measurements that have budgets of their own."""
-    return time.perf_counter() - sum(recorder.extra_seconds.values())
+    """Return a CPU time of this thread that stands still during the measurements that have budgets of their own."""
+    return time.thread_time() - sum(recorder.extra_seconds.values())
 
 
 def describe_process(before, after):
@@ -535,9 +592,12 @@ def full_sum(buffers):
     return total
 
 
-def add_description(event, value):
-    """Add the fields of a message of a new kind, what its class does, and once its alternatives."""
-    line, function = place.find_line()
+def add_description(event, value, called):
+    """Add the line, the fields of a message of a new kind, what its class does, and once its alternatives.
+
+    `called` is the line and function of the user's code that has called Ray.
+    """
+    line, function = called
     name = event["by_name"]
     if not line and name:
         line = place.running_line(name)
@@ -588,10 +648,12 @@ def make_deserialise_wrapper(original):
     def deserialise(context, data, metadata, reference, *args):
         if not recorder or is_small(data, args):
             return original(context, data, metadata, reference, *args)
-        before = readings()
+        before = time.time(), None, None, len(sys.modules)
+        if not is_left_out_if_fast(READ, before[0]):
+            before = readings()
         value = original(context, data, metadata, reference, *args)
         if recorder:
-            write_received(before, readings(), data, reference, args, value)
+            write_received(before, last_readings(before), data, reference, args, value)
         return value
 
     return deserialise
@@ -610,8 +672,10 @@ def write_received(before, after, data, reference, args, value):
     size = sum(tensor.nbytes for tensor in tensors) if tensors else len(data or b"")
     if size < recorder.min_bytes or reference is None or reference.is_nil():
         return
-    key = "received", ray_internals.current_name(), *place.find_line()
+    called = find_place(scope)
+    key = "received", ray_internals.current_name(), *called
     seconds = after[0] - before[0]
+    note_speed(READ, seconds)
     if recorder.leaves_out_message(key, seconds, after[0]):
         return
     begin = extra_clock()
@@ -624,9 +688,9 @@ def write_received(before, after, data, reference, args, value):
     event["bytes"] = size
     event["type"] = describe.type_name(value)
     event["leaves"] = identity.find_leaves(value)
-    event["line"] = place.find_line()[0] or place.running_line(event["by_name"])
+    event["line"] = called[0] or place.running_line(event["by_name"])
     recorder.write_message(key, event)
-    recorder.spend_on_message(extra_clock() - begin)
+    recorder.spend_on_message(key, extra_clock() - begin)
 
 
 class PickleProxy:

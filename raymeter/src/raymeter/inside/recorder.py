@@ -6,8 +6,9 @@ those that wait, so that a driver that is killed has its steps. No value of a me
 
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
 of the time that has passed, they are sampled: the others are counted by line, with their seconds. If large messages
-take more than MESSAGE_SHARE, some are left out together with their calls. All processes go on to write them at the next
-quarter of a second, so that many of those that are written have their sender and their readers.
+take more than MESSAGE_SHARE of the CPU time of the process, some are left out together with their calls. All processes
+go on to write them at the next full second, so that many of those that are written have their sender and their readers.
+They write all messages until the budget is spent again, so that the steps in this time are complete.
 """
 
 import atexit
@@ -24,11 +25,19 @@ DRIVER_FLUSH_SECONDS = 0.2  # by the thread
 JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
-MESSAGE_SHARE = 0.01  # of the time that has passed, for large messages
-MAX_MESSAGE_SECONDS = 0.2  # that were not used, for the messages of a burst
+MESSAGE_SHARE = 0.008  # of the CPU time of this process, for large messages
+MESSAGE_WINDOW_SECONDS = 1.0  # after which this budget grows, in all processes at the same time
+FIRST_MESSAGE_SECONDS = 0.2  # for the first ones, so that those of a short program are all written
+MAX_MESSAGE_SECONDS = 0.02  # that were not used, for the messages of a burst
 WRITING_SECONDS = 5e-5  # that a message takes later, when it is written
 ALWAYS_SECONDS = 0.001  # of a call that is always written
+MAX_SLOWER = 4  # times so long must a call be that is always written, while calls are sampled
+LEFT_OUT_SECONDS = 0.01  # of a call that is always written, although its large message is left out
+ALWAYS_SHARE = (
+    0.01  # of the time of a slow message, with less than which it is written over the budget, too
+)
 RARE_SECONDS = 0.05  # after the last one of a line that was written, the next one is, too
+MEASURED_ENTRIES = 50  # of a call, to know what one takes
 MAX_EXTRA_SHARE = 0.005  # of the time that has passed, for each of these measurements
 EXTRA_SECONDS = {  # that measurements which are not needed for each message may take in any case
     "repeats": 0.1,
@@ -54,35 +63,28 @@ now = time.time  # the same clock in all processes of a machine
 class CallScope:
     """A call of Ray that is running in this thread, such as ray.put, and the messages inside of it."""
 
-    __slots__ = (
-        "contained",
-        "deserialise_seconds",
-        "left_out",
-        "messages",
-        "number",
-        "outer",
-        "own_seconds",
-        "record",
-        "start",
-    )
+    # Most calls change none of these, so that a scope has only what differs.
+    messages = ()  # numbers of "sent" events
+    left_out = 0  # large messages that are not written
+    contained = 0  # references inside of the messages
+    deserialise_seconds = 0.0
+    own_seconds = 0.0  # of the recorder, inside of the call
+    place = None  # line and function of the user's code, once they were looked for
+    record = None
 
     def __init__(self, number, outer):
         self.number = number
         self.outer = outer
-        self.messages = []  # numbers of "sent" events
-        self.left_out = 0  # large messages that are not written
-        self.contained = 0  # references inside of the messages
-        self.deserialise_seconds = 0.0
-        self.own_seconds = 0.0  # of the recorder, inside of the call
         self.start = now()
 
 
 class LineCounter:
     """Calls with small messages from one line of the user's code, or its large messages, that were not all written."""
 
-    __slots__ = ("count", "last", "last_event", "left_out", "seconds", "written")
+    __slots__ = ("count", "last", "last_event", "left_out", "own_seconds", "seconds", "written")
 
     def __init__(self):
+        self.own_seconds = 0.0  # of the recorder, for the last one that was written
         self.count = 0
         self.last = 0.0  # when one was written
         self.last_event = {}  # which message that was
@@ -119,8 +121,11 @@ class Recorder:
         self.window_start = self.started_at
         self.window_own_seconds = 0.0
         self.window_calls = 0
-        self.message_seconds = MAX_MESSAGE_SECONDS  # that large messages may take now
-        self.message_window = int(self.started_at / WINDOW_SECONDS)
+        self.message_seconds = FIRST_MESSAGE_SECONDS  # that large messages may take now
+        self.message_window = int(self.started_at / MESSAGE_WINDOW_SECONDS)
+        self.cpu_at_start = self.cpu_seconds = time.process_time()  # the latter of this window
+        self.readings = 0  # of the clocks of a thread
+        self.reading_seconds = 0.0  # that one of them takes
         self.message_counters = {}
         self.left_out_messages = 0
         self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
@@ -137,6 +142,7 @@ class Recorder:
         self.has_ended = False
         self.ending = threading.Event()
         self.thread = None
+        self.entry_seconds = self.measure_entry()
         os.makedirs(folder, 0o700, exist_ok=True)
         self.process = f"{os.uname().nodename}-{os.getpid()}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -144,6 +150,22 @@ class Recorder:
         self.write(self.describe_process(missing))
         self.flush()
         atexit.register(self.end)
+
+    def measure_entry(self):
+        """Return the seconds that it takes to enter and leave a call, which are too few to be timed in each one."""
+        begin = time.perf_counter()
+        for _ in range(MEASURED_ENTRIES):
+            scope = self.enter()
+            self.leave(scope)
+        seconds = time.perf_counter() - begin
+        self.next_number = 0
+        return seconds / MEASURED_ENTRIES
+
+    def all_own_seconds(self):
+        """Return what the recorder has taken, with what was counted and not timed."""
+        entries = self.next_number * self.entry_seconds
+        readings = self.readings * self.reading_seconds
+        return self.own_seconds + entries + readings
 
     def describe_process(self, missing):
         """Return the first event of the file; `missing` are functions that this version of Ray does not have."""
@@ -238,7 +260,8 @@ class Recorder:
         return {
             "event": "recorder",
             "time": now(),
-            "own_seconds": self.own_seconds,
+            "own_seconds": self.all_own_seconds(),
+            "cpu_seconds": time.process_time() - self.cpu_at_start,
             "end_seconds": self.end_seconds,
             "written_bytes": self.written_bytes,
             "events": self.events,
@@ -292,14 +315,23 @@ class Recorder:
             counter = self.counters[key] = LineCounter()
         return counter
 
-    def is_written(self, counter, seconds):
+    def always_seconds(self, scope):
+        """Return how long a call lasts at least that is always written.
+
+        Over the budget, that is longer, because writing it takes 0.1 to 0.2 ms.
+        """
+        if scope.left_out:
+            return LEFT_OUT_SECONDS
+        return ALWAYS_SECONDS * min(self.period, MAX_SLOWER)
+
+    def is_written(self, counter, scope, seconds):
         """Count a call with small messages; return whether it is written, too.
 
         Of short calls, one of `self.period` is written, and the first one after a pause, so that no rare call is
         missing.
         """
         end = now()
-        if seconds < ALWAYS_SECONDS and self.only_counts(counter, seconds, end):
+        if seconds < self.always_seconds(scope) and self.only_counts(counter, seconds, end):
             return False
         counter.write(seconds, end)
         return True
@@ -315,13 +347,14 @@ class Recorder:
     def leaves_out_message(self, key, seconds, end):
         """Count a message that is left out; return False if it is to be written.
 
-        Slow ones are always written, and the first one of its kind after a whole window.
+        The first one of its kind after a whole window is always written, and slow ones that take little more time then.
         """
         counter = self.message_counters.get(key)
         if counter is None:
             counter = self.message_counters[key] = LineCounter()
-        is_rare = end - counter.last >= WINDOW_SECONDS
-        if is_rare or seconds >= ALWAYS_SECONDS or self.has_message_time(end):
+        is_rare = end - counter.last >= MESSAGE_WINDOW_SECONDS
+        is_slow = seconds >= ALWAYS_SECONDS and counter.own_seconds < ALWAYS_SHARE * seconds
+        if is_rare or is_slow or self.has_message_time(end):
             return False
         counter.leave_out(seconds)
         self.left_out_messages += 1
@@ -338,18 +371,33 @@ class Recorder:
         counter.left_out = 0
         self.write(event)
 
-    def has_message_time(self, time):
+    def has_message_time(self, at):
         """Return whether large messages are within their budget, which grows once per window."""
-        window = int(time / WINDOW_SECONDS)
-        passed = window - self.message_window
-        if passed > 0:
+        window = int(at / MESSAGE_WINDOW_SECONDS)
+        if window > self.message_window:
             self.message_window = window
-            earned = passed * MESSAGE_SHARE * WINDOW_SECONDS
-            self.message_seconds = min(MAX_MESSAGE_SECONDS, self.message_seconds + earned)
+            cpu_seconds = time.process_time()
+            earned = MESSAGE_SHARE * (cpu_seconds - self.cpu_seconds)
+            self.cpu_seconds = cpu_seconds
+            room = max(0.0, MAX_MESSAGE_SECONDS - self.message_seconds)
+            self.message_seconds += min(earned, room)
         return self.message_seconds > 0
 
-    def spend_on_message(self, seconds):
-        self.message_seconds -= seconds + WRITING_SECONDS
+    def spend_on_message(self, key, seconds):
+        """Take the CPU time of a message of this kind from the budget.
+
+        Other programs on a busy machine do not shorten it.
+        """
+        taken = max(0.0, seconds) + WRITING_SECONDS
+        self.message_counters[key].own_seconds = taken
+        self.message_seconds -= taken
+
+    def spend_on_call(self, scope, seconds, end):
+        """Take the time of a call that was written from the budget of its message, or of short calls."""
+        if scope.messages or scope.left_out:
+            self.message_seconds -= seconds + WRITING_SECONDS
+        else:
+            self.spend_on_small_call(seconds, end)
 
     def spend(self, seconds):
         """Add time that the recorder took, which is no part of the call that runs."""
@@ -358,11 +406,11 @@ class Recorder:
         if scope is not None:
             scope.own_seconds += seconds
 
-    def spend_on_small_call(self, seconds):
+    def spend_on_small_call(self, seconds, end):
         """Judge the time that short calls took. Sample them less often if it is too much, and else more often."""
         self.window_own_seconds += seconds
         self.window_calls += 1
-        passed = now() - self.window_start
+        passed = end - self.window_start
         if passed < WINDOW_SECONDS:
             return
         share = self.window_own_seconds / passed
@@ -370,7 +418,7 @@ class Recorder:
             self.period = min(2 * self.period, MAX_PERIOD)
         elif share < MAX_SHARE / 4:
             self.period = max(self.period // 2, 1)
-        self.window_start = now()
+        self.window_start = end
         self.window_own_seconds = 0.0
         self.window_calls = 0
 

@@ -36,6 +36,7 @@ class RecorderCost:
 
     time: float = 0.0
     own_seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of the process since it is recorded, with what recording took
     end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
     events: int = 0

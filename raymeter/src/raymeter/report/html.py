@@ -40,7 +40,7 @@ def render(profile: Profile) -> str:
         messages=draw_messages(profile),
         steps=draw_steps(profile),
         memory=draw_memory(recording),
-        footer=escape(f"Recording took {share} of the driver's time. {recording.folder}"),
+        footer=escape(f"Recording took {share} of the CPU time. {recording.folder}"),
     )
 
 

@@ -205,7 +205,7 @@ def describe_recording(profile: Profile) -> list[str]:
     costs = [process.recorder for process in recording.processes if process.recorder]
     periods = [cost.period for cost in costs]
     period = max(periods, default=1)
-    text = f"Recording took {percent(profile.recorder_share)} of the driver's time"
+    text = f"Recording took {percent(profile.recorder_share)} of the CPU time"
     at_end = max((cost.end_seconds for cost in costs), default=0.0)
     if at_end:
         text += f", and {format_milliseconds(at_end)} after its end"
