@@ -211,7 +211,7 @@ def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
 
 def test_a_campaign_is_short_and_its_first_table_fits_on_a_page():
     counts = Counter(part.table for part in suites()["campaign"] for _ in part.commands)
-    assert counts.pop("headline") <= 12 and counts.total() <= 12
+    assert counts.pop("headline") <= 13 and counts.total() <= 12
 
 
 def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():
