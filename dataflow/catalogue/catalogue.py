@@ -87,6 +87,10 @@ class Transport:
     # A reader fetches its messages, and can say where they arrive.
     can_receive_in_place: bool = False
     registers_memory: bool = False  # for example for RDMA, before it is sent
+    # It carries contiguous tensors and nothing else: no strings, no lists of numbers, and no views of larger tensors.
+    carries_contiguous_only: bool = False
+    # A reader's memory is used for its messages in turn, but with --keep only when it has freed what was there.
+    can_keep: bool = False
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
 
     @property

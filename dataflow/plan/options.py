@@ -125,6 +125,8 @@ class Options:
         "(set_target_for_ref)", configuration=True)
     one_by_one: bool = _transport(False, "rdt nixl-pull: readers fetch the messages of a call one after the other, and "
         "not together", configuration=True)
+    keep: bool = _transport(False, "graph nixl-read: readers may keep what they get; otherwise, the next message "
+        "overwrites it", configuration=True)
     registration: str = _transport("once", "rdt nixl and nixl-pull: producers register their memory once, Ray copies "
         "each message into a registered pool, or Ray registers each message, as it does by itself (none)", str,
         choices=("once", "pool", "none"), configuration=True)

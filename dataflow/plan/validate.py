@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from common.gpus import count_gpus, cuda_version, default_device
@@ -45,13 +46,32 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield from study.find_errors(transport, options, flow)
 
 
-def find_fetch_errors(label: str, options: Options) -> Iterator[str]:
-    """Yield the errors of flags for readers that fetch their messages, of a transport whose readers do not."""
+def find_fetch_errors(transport: Transport, options: Options) -> Iterator[str]:
+    """Yield the errors of flags for the memory in which readers receive, which not all transports choose."""
+    label = transport.label
     advice = f"readers of {label} do not fetch their messages: leave it out"
-    if options.reuse_buffers:
+    if options.reuse_buffers and not transport.can_receive_in_place:
         yield f"--reuse-buffers: {advice}"
-    if options.one_by_one:
+    if options.one_by_one and not transport.can_receive_in_place:
         yield f"--one-by-one: {advice}"
+    if options.keep and not transport.can_keep:
+        yield f"--keep: it makes no difference with {label}: leave it out"
+
+
+def find_contiguous_errors(label: str, options: Options, flow: Flow) -> Iterator[str]:
+    """Yield the errors of messages that are more than contiguous tensors in memory that does not change."""
+    if options.as_sent:
+        yield f"--as-sent: {label} carries contiguous tensors only: leave it out"
+    elif options.message != "packed" and has_python_fields(flow):
+        yield f"{label} carries tensors only: give --message packed"
+    if options.message in FORMS:
+        yield f"--message {options.message}: {label} sends only memory that it has registered before: leave it out"
+
+
+def has_python_fields(flow: Flow) -> bool:
+    """Return whether a message has strings or lists of numbers."""
+    fields = chain.from_iterable(message.fields for message in flow.messages)
+    return any(field.is_python for field in fields)
 
 
 def find_transport_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
@@ -68,8 +88,9 @@ def find_transport_errors(transport: Transport, options: Options, flow: Flow) ->
             f"--copy-in: {label} does not send what its producers write into shared memory: "
             "leave it out"
         )
-    if not transport.can_receive_in_place:
-        yield from find_fetch_errors(label, options)
+    yield from find_fetch_errors(transport, options)
+    if transport.carries_contiguous_only:
+        yield from find_contiguous_errors(label, options, flow)
     is_registered = options.registration != "once"
     if is_registered and not transport.registers_memory:
         yield f"--registration: {label} registers no memory: leave it out"

@@ -1,5 +1,6 @@
 """Send messages through the channels of one Ray compiled graph."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -55,7 +56,7 @@ def connect_graph(workers: WorkerGroup, codec: Codec, hint: Hint) -> Connection:
 def by_mapped(workers: WorkerGroup) -> Connection:
     """Leave payloads where their sender wrote them; the graph carries handles."""
     start_with_rings(workers, MappedActor, RingEndpoint)
-    graph, channels = compile_graph(workers, hint=None)
+    graph, channels = compile_graph(workers, count_bytes=lambda _: 0)
     driver = workers.driver
     data_paths = {}
     for edge, channel in channels.items():
@@ -67,17 +68,40 @@ def by_mapped(workers: WorkerGroup) -> Connection:
     )
 
 
-def compile_graph(workers: WorkerGroup, hint: Hint):
+def largest_message(endpoint: Any) -> int:
+    """Return the bytes of the largest message that this worker sends, with the headers of its tensors."""
+    flow = endpoint.sent_flow
+    largest = 0
+    for task in endpoint.outboxes:
+        message = flow.message(task)
+        headers_bytes = 512 * len(message.tensor_bytes)
+        largest = max(largest, message.serialised_bytes + headers_bytes)
+    return largest
+
+
+def compile_graph(
+    workers: WorkerGroup,
+    hint: Hint = None,
+    count_bytes: Callable[[Any], int] = largest_message,
+    passes_each: bool = False,
+):
     """Return the compiled graph, and for each edge the type hint and the channel that Ray uses.
+
+    count_bytes: returns the largest data that a worker writes into a channel. With `passes_each`, a task gets each of
+    its inputs by a call of its own (`pass_through`), which does not wait for the others.
 
     Raise RunFailed if an edge has another channel than the transport should use.
     """
     plan = workers.plan
     flow = workers.sent_flow
+
+    def prepare_channels(endpoint: Any) -> None:
+        ray_internals.set_channel_bytes(count_bytes(endpoint) + CHANNEL_HEADROOM_BYTES)
+
     workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
     buffers = plan.stored_iterations
-    bound = bind(flow, workers.actors, hint)
+    bound = bind(flow, workers.actors, hint, passes_each)
     graph = ray_internals.compile_graph(bound, buffers)
     if plan.options.address:
         clean_up_at_end(workers, graph)
@@ -86,7 +110,7 @@ def compile_graph(workers: WorkerGroup, hint: Hint):
     return graph, data_paths
 
 
-def bind(flow, actors, hint):
+def bind(flow, actors, hint, passes_each=False):
     """Return the flow as a graph of the actors' methods, not yet compiled; its results are those of the flow."""
     with InputNode() as query:
         sent = {DRIVER: query}
@@ -94,7 +118,12 @@ def bind(flow, actors, hint):
             query.with_tensor_transport("shm")  # the driver is never an NCCL rank
         for task in flow.tasks:
             actor = actors[task.actor]
-            message = bind_task(flow, task, actor, sent, hint)
+            inputs = [sent[edge.source] for edge in flow.edges_to(task.name)]
+            # Ray cannot compile a task that joins accelerator edges. It can compile methods that receive one message
+            # each and pass it on, inside the reading actor.
+            if passes_each or (is_accelerated(hint) and len(inputs) > 1):
+                inputs = [actor.pass_through.bind(task.name, message) for message in inputs]
+            message = bind_task(flow, task, actor, inputs, sent)
             sent[task.name] = message
             if hint:
                 is_result = task.name in flow.returns
@@ -105,13 +134,8 @@ def bind(flow, actors, hint):
         return MultiOutputNode(results)
 
 
-def bind_task(flow, task, actor, sent, hint):
+def bind_task(flow, task, actor, inputs, sent):
     """Return the node of a task. sent: the nodes of the driver and of all tasks before it."""
-    inputs = [sent[edge.source] for edge in flow.edges_to(task.name)]
-    if is_accelerated(hint) and len(inputs) > 1:
-        # Ray cannot compile a task that joins accelerator edges. It can compile methods that receive one
-        # message each and pass it on, inside the reading actor.
-        inputs = [actor.pass_through.bind(task.name, message) for message in inputs]
     # Messages of the task's own actor are no inputs, because they are there already. Ray gets them as arguments
     # so that it runs their tasks before this one.
     run_before = []
@@ -126,18 +150,6 @@ def bind_task(flow, task, actor, sent, hint):
 def is_accelerated(hint: Hint) -> bool:
     """Return whether messages between actors move from GPU to GPU."""
     return hint not in (None, "shm")
-
-
-def prepare_channels(endpoint):
-    """Set the size of the channels that this process writes."""
-    message_bytes = 0
-    if not isinstance(endpoint, RingEndpoint):
-        flow = endpoint.sent_flow
-        for task in endpoint.outboxes:
-            message = flow.message(task)
-            headers_bytes = 512 * len(message.tensor_bytes)
-            message_bytes = max(message_bytes, message.serialised_bytes + headers_bytes)
-    ray_internals.set_channel_bytes(message_bytes + CHANNEL_HEADROOM_BYTES)
 
 
 def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:

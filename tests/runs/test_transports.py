@@ -27,6 +27,7 @@ DATA_PATHS = {
     "rdt nixl": "NIXL over UCX, cma/memory",
     "rdt nixl-pull": "NIXL over UCX, cma/memory",
     "graph shm": "TorchTensorType over BufferedSharedMemoryChannel",
+    "graph nixl-read": "NIXL over UCX, cma/memory, handle by SharedMemoryType over BufferedSharedMemoryChannel",
     "graph mapped": "mapped /dev/shm, handle by SharedMemoryType over BufferedSharedMemoryChannel",
     "torch gloo": "torch.distributed, cpu:gloo,cuda:gloo",
 }
@@ -84,6 +85,18 @@ WITH_FLAGS = [
             "rdt",
             "nixl-pull",
             "--reuse-buffers",
+            "--in-flight",
+            "2",
+            "--flow",
+            "a -> b: x uint8 13B, y int64 16B, z uint8 3B",
+        ),
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        (
+            "graph",
+            "nixl-read",
+            "--keep",
             "--in-flight",
             "2",
             "--flow",
@@ -150,6 +163,8 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, join_clust
     if transport.gives_views and transport.stores == "messages":  # small ones are not mapped
         flow = LARGE
     flags = ("--transport", transport.name, *flow, "--iterations", "12", "--warmup", "2")
+    if transport.carries_contiguous_only:  # the flow has strings
+        flags += ("--message", "packed")
     if (
         transport.max_in_flight is None
     ):  # more than a path holds, and a second group, which meets held readers
@@ -175,13 +190,14 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, join_clust
 @pytest.mark.parametrize("flags", WITH_FLAGS, ids=" ".join)
 def test_flags_change_a_transport_as_they_say(run_script, join_cluster, flags):
     runtime, name, *more = flags
-    shared = (
-        () if "--retain-memory" in more else join_cluster(runtime)
-    )  # which began without these settings
+    transport = TRANSPORTS[f"{runtime} {name}"]
+    # A cluster that runs already began without these settings.
+    is_alone = "--retain-memory" in more or transport.requirements.single_host
+    shared = () if is_alone else join_cluster(runtime)
     finished = run_script(
         runtime, "--transport", name, *more, "--iterations", "4", "--warmup", "1", *shared
     )
-    check(finished, TRANSPORTS[f"{runtime} {name}"])
+    check(finished, transport)
     run, bytes_per_iteration = finished.run, finished.record.workload.bytes_per_iteration
     if "--zero-copy" in more:
         # Of 448 bytes that readers get, the store takes in each message once: one of them has two readers.

@@ -1,7 +1,6 @@
 """Systems that people use instead of Ray's transports: ZeroMQ, Arrow Flight, HTTP, files, NIXL, and more."""
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import psutil
@@ -11,18 +10,7 @@ from dataflow.study import Study
 from dataflow.units import format_bytes
 
 
-def has_python_fields(flow: Any) -> bool:
-    """Return whether a message has strings or lists of numbers."""
-    fields = chain.from_iterable(message.fields for message in flow.messages)
-    return any(field.is_python for field in fields)
-
-
 def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
-    if transport.label.startswith("peers nixl"):
-        if options.as_sent:
-            yield f"--as-sent: {transport.label} carries contiguous tensors only: leave it out"
-        elif options.message != "packed" and has_python_fields(flow):
-            yield f"{transport.label} carries tensors only: give --message packed"
     needed_bytes = 2 * flow.sent_bytes + (2 * options.in_flight + 1) * flow.bytes_per_iteration
     if transport.name == "iceoryx2" and needed_bytes > psutil.disk_usage("/dev/shm").free:
         yield f"iceoryx2 may need {format_bytes(needed_bytes)} of /dev/shm, which has less: send smaller messages"

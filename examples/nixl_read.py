@@ -1,0 +1,59 @@
+"""Let the reader in a compiled graph fetch a tensor by NIXL from the memory of its producer. The graph has the address.
+
+In the tables of this suite: `store refs` before, `graph nixl-read --keep` after. It needs nixl, and one machine.
+"""
+
+from functools import cache
+from itertools import count
+
+import ray
+from ray.dag import InputNode
+
+from common.cluster import remove_semaphores
+from dataflow.flows.flow import Edge
+from dataflow.flows.message import flat_message
+from dataflow.transports.nixl_memory import Agent, KeptTargets, Reader, Sender
+from examples import actors
+
+EDGE = Edge("rollout", "trainer", flat_message(64 * 2**20))
+
+
+class Rollout(actors.Rollout):
+    def begin(self):
+        agent = Agent(EDGE.source)
+        self.sender = Sender(agent, EDGE.source, [[self.tokens]], [EDGE], timeout=60)
+        return agent.metadata()
+
+    def write(self, number):
+        self.sender.acquire(number)  # waits until the last message has been read
+        self.tokens[0] = number
+        return self.sender.handle()
+
+
+class Trainer(actors.Trainer):
+    def begin(self, metadata):
+        agent = Agent(EDGE.reader)
+        agent.add(metadata)
+        self.reader = Reader(agent, EDGE, EDGE.source, KeptTargets(agent, EDGE.message), timeout=60)
+
+    def read(self, handle):
+        return self.train(self.reader.read(handle))  # of a tensor that it may keep
+
+
+@cache
+def compile_graph():
+    with InputNode() as number:
+        return trainer.read.bind(rollout.write.bind(number)).experimental_compile()
+
+
+if __name__ == "__main__":
+    with remove_semaphores():  # Ray 2.60 leaves those of the channels
+        rollout, trainer = actors.start(Rollout, Trainer)
+        ray.get(trainer.begin.remote(rollout.begin.remote()))
+        numbers = count(1)
+        actors.print_times(
+            lambda: ray.get(trainer.train.remote(rollout.generate.remote())),
+            lambda: ray.get(compile_graph().execute(next(numbers))),
+        )
+        compile_graph().teardown()
+        ray.shutdown()
