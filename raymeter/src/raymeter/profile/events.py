@@ -289,9 +289,11 @@ class Fetch:
 class Run:
     """What the user's function did in a worker, for the task `by`, without the time in which it let others run.
 
-    `own_seconds` and `cpu_seconds` are those of its own code. A coroutine has `blocks`: start, seconds and CPU seconds
-    of each part of 2 ms and more in which it did not let go of its event loop. A generator has `items`: the seconds
-    from its start at which it gave an item, and at which it was asked for the next one, in turns.
+    `own_seconds` and `cpu_seconds` are those of its own code; `process_seconds` are the CPU seconds of all threads of
+    its process, and -1 if they are unknown or the process has had children, whose time is not in them. A coroutine
+    has `blocks`: start, seconds and CPU seconds of each part of 2 ms and more in which it did not let go of its event
+    loop. A generator has `items`: the seconds from its start at which it gave an item, and at which it was asked for
+    the next one, in turns.
     """
 
     process: str = ""
@@ -308,6 +310,8 @@ class Run:
     blocks: list[list[float]] = field(default_factory=list)
     items: list[float] = field(default_factory=list)  # of the first 2,000
     count: int = 0  # of items
+    process_seconds: float = -1.0
+    peak_bytes: int = 0  # the most memory that its process has had so far; 0: unknown
 
     @property
     def end(self) -> float:
@@ -327,6 +331,8 @@ class Task:
     node: str = ""
     attempt: int = 0
     cpus: float = 0.0  # that it takes of those of the cluster while it runs
+    resources: list[str] = field(default_factory=list)  # others that it takes
+    runtime_env: int = 0  # equal for equal ones; 0: it has none, or it was not recorded
     submitted: float | None = None
     waits_for_node: float | None = None
     waits_for_store: float | None = None
@@ -344,6 +350,7 @@ class Cluster:
     """What Ray has for tasks, on all nodes together."""
 
     cpus: float = 0.0  # as the program has said, or else the number of cores
+    memory: float = 0.0  # bytes
 
 
 @dataclass
