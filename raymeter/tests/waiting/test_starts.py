@@ -96,7 +96,7 @@ def test_a_new_runtime_env_in_each_step_is_named_with_what_starting_a_worker_tak
     program = make_environments()
     steps = make_steps()
     (finding,) = new_environments.find(program, steps)
-    assert "1 workers start per step" in finding.title
+    assert "Workers start (1 per step), because simulate" in finding.title
     (advice,) = predict(program, steps, [finding])
     assert not advice.prediction.is_upper_limit
     assert advice.prediction.saved_seconds == pytest.approx(0.897, abs=0.005)
@@ -236,7 +236,7 @@ def test_tasks_that_compute_save_no_more_than_the_cores_allow():
 
 @pytest.mark.parametrize("run", [
     None,  # nothing was measured
-    replace(RUN, process_seconds=0.3),  # other threads compute
+    replace(RUN, process_seconds=0.06),  # other threads compute
     replace(RUN, process_seconds=-1.0),  # it has had child processes
     replace(RUN, peak_bytes=2 * GIB),  # four of them would not fit
     replace(RUN, peak_bytes=0),

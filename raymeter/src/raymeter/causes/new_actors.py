@@ -129,7 +129,7 @@ class Finder:
             price += f" What __init__ does, {taken}, is not in this number, since it may differ."
         return Finding(
             cause=CAUSE,
-            title=f"{per_step} actors of {name} are made per step, and used in no other one: "
+            title=f"Actors of {name} are made ({per_step} per step), and used in that step only: "
             f"{format_milliseconds(seconds)} of work until they can begin",
             line=line,
             change=CHANGE,

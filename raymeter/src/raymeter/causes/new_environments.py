@@ -64,7 +64,7 @@ def make_finding(program: Program, steps: Steps, line: str, starts: list[Start])
     option = line_of_option(line, program.recording.start, "runtime_env")
     return Finding(
         cause=CAUSE,
-        title=f"{per_step} workers start per step, because {name} has a runtime_env that no step before had: "
+        title=f"Workers start ({per_step} per step), because {name} has a runtime_env that no step before had: "
         f"{format_milliseconds(seconds)} of work",
         line=option or line,
         change=CHANGE,
