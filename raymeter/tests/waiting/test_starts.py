@@ -351,3 +351,41 @@ def test_a_result_that_nobody_wants_may_be_an_order(tmp_path):
     path = write_source(tmp_path, text.replace("loss = ray", "ray"))
     program = make_two_lines(path)
     assert not independent_calls.find(program, make_steps(f"{path}:13"))
+
+
+def test_a_call_that_sends_what_an_actor_needs_is_not_saved(tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument="rows"))
+    program = make_actors(path)
+    for call in program.recording.calls:
+        call.messages = [1] if call.kind == "actor" else []
+    (finding,) = new_actors.find(program, make_steps(f"{path}:3"))
+    assert not any(saving.part == "call" for saving in finding.savings)
+
+
+def make_queue() -> Program:
+    """Return two calls of one actor in each step, of 0.4 s each; the driver waits for the second one only."""
+    builder = Builder()
+    process = builder.process_of("Worker.run")
+    for step in range(STEPS):
+        begin = 1.0 + step
+        for number in range(2):
+            name = f"{step:024x}{number:024x}"
+            called = begin + 0.0003 * number
+            builder.call(
+                "call", called, 0.0002, kind="method", task=name, name="Worker.run", line=LINE
+            )
+            task = Task(
+                name, "Worker.run", "ACTOR_TASK", actor="a", pid=builder.pid_of(process), submitted=called,
+                waits_for_node=called,
+            )  # fmt: skip
+            starts = begin + 0.001 + 0.4 * number
+            add_task(builder, task, starts, starts + 0.4)
+        objects = [f"{name}01000000"]
+        builder.call("get", begin + 0.001, 0.801, objects=objects, count=1, line=LINE)
+    return builder.program()
+
+
+def test_the_time_behind_other_calls_is_said():
+    text = say_waiting(make_queue(), make_steps())
+    assert "40 % for calls that came before Worker.run" in text
+    assert "40 % for Worker.run" in text

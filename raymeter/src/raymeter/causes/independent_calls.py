@@ -142,9 +142,9 @@ class RunFinder:
             return False
         if has_large_arguments(submission) or any(needs(submission, wait) for wait in waits):
             return False
-        if self.uses_an_actor_again(first, later.task):
+        if not all(self.shows_no_need(line, submission.line) for line in lines):
             return False
-        return all(self.shows_no_need(line, submission.line) for line in lines)
+        return not self.uses_an_actor_again(first, later.task)
 
     def uses_an_actor_again(self, first: Wait, task: Task) -> bool:
         """Return whether the actor of a task got another call since the first wait began."""

@@ -83,8 +83,12 @@ class Finder:
 
     def save_actor(self, call: Call, is_same: bool) -> list[Saving]:
         """Return what is saved if an actor is there already: `__init__`, too, if its arguments are always the same."""
-        middle_of_call = call.start + call.seconds / 2
-        savings = [Saving(call.process, call.thread, middle_of_call, call.seconds, "call")]
+        savings: list[Saving] = []
+        if (
+            not call.messages and not call.left_out_messages
+        ):  # what it needs must be sent in any case
+            moment = call.start + call.seconds / 2
+            savings.append(Saving(call.process, call.thread, moment, call.seconds, "call"))
         start = self.start_of(call)
         if start is None:
             return savings

@@ -1,9 +1,11 @@
 """Split the time of a wait into what it was for: a worker to start, CPUs, other calls, or a function that ran."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
@@ -60,6 +62,11 @@ class Splitter:
             elif task.type == METHOD:
                 methods = self.of_actor[actor]
                 methods.append(task)
+        self.last_ends: dict[str, list[float]] = {}  # of each method and all that began before it
+        for actor, methods in self.of_actor.items():
+            methods.sort(key=begin_of)
+            ends = map(end_of, methods)
+            self.last_ends[actor] = list(accumulate(ends, max))
 
     def split(self, call: Call) -> list[Part]:
         """Return the parts of a wait, which together are as long as it."""
@@ -170,15 +177,18 @@ class Splitter:
 
     def is_first(self, task: Task) -> bool:
         """Return whether no other method of the actor began before this one."""
-        methods = self.of_actor[task.actor]
-        return min(methods, key=begin_of) is task
+        first = self.of_actor[task.actor][0]
+        return first is task
 
     def has_others(self, task: Task, since: float) -> bool:
         """Return whether other methods of its actor ran while one was waiting."""
         begin = begin_of(task)
         methods = self.of_actor[task.actor]
-        before = [other for other in methods if begin_of(other) < begin]
-        return any(end_of(other) > since for other in before)
+        count = bisect_left(methods, begin, key=begin_of)
+        if not count:
+            return False
+        last_ends = self.last_ends[task.actor]
+        return last_ends[count - 1] > since
 
 
 def time_of_arguments(task: Task) -> float:
