@@ -17,9 +17,9 @@ class Saving:
     The event is the one of `process` and `thread` that runs at the time `start`. `part` is what gets shorter:
     "serialise", "write" (the copy into the store), "deserialise", "store" (of a task's result), "call" (the rest of
     a call of Ray), "execute" (inside of the user's function), "restore" (of an argument from disk), "dispatch" (of a
-    task that was waiting for its worker), or "wait": then the wait ends at once, because the value is not needed there
-    any more. "work" is all that the thread does from this time on, for calls of which only some were recorded, and
-    "send" is the same without reading, for messages that were put.
+    task that was waiting for its worker), "start" (of a worker or an actor for a task), or "wait": then the wait ends
+    at once, because the value is not needed there any more. "work" is all that the thread does from this time on, for
+    calls of which only some were recorded, and "send" is the same without reading, for messages that were put.
     """
 
     process: str

@@ -156,9 +156,23 @@ def test_what_does_not_fit_or_saves_nothing_is_not_named():
 
 def test_a_slow_conversion_is_named_as_the_price():
     slow = replace(FAST, convert=0.5)
-    finding = find(make_program(alternatives={"as it is": NOW, "columns": slow}))
+    program = make_program(alternatives={"as it is": NOW, "columns": slow})
+    assert find(program) is None  # each message is converted
+    for message in program.messages:
+        message.sent.token = 7
+    finding = find(program)
     assert "converting one message took 500 ms" in finding.price
+    assert "is not in this number" in finding.price
     assert not find(make_program(alternatives={"as it is": NOW, "columns": FAST})).price
+
+
+def test_what_converting_each_message_takes_is_in_the_number():
+    fast = {"as it is": NOW, "columns": FAST}
+    slow = {"as it is": NOW, "columns": replace(FAST, convert=0.01)}
+    without = find(make_program(alternatives=fast))
+    finding = find(make_program(alternatives=slow))
+    assert without.seconds - finding.seconds == pytest.approx(0.01, rel=0.02)
+    assert "this number has taken off" in finding.price
 
 
 def test_a_measured_part_of_the_items_is_named():

@@ -213,6 +213,31 @@ def test_reading_is_not_saved_where_nothing_can_be_kept(values):
     assert not finding.price
 
 
+@pytest.mark.parametrize(("contents", "repeats"), [(2, 18), (8, 12), (9, 0), (10, 0)])
+def test_contents_that_come_in_turns_are_repeats_only_if_they_are_few(contents, repeats):
+    sums = [number % contents for number in range(20)]
+    messages = [
+        {"content": 1 + number, "is_same": True if place >= contents else None}
+        for place, number in enumerate(sums)
+    ]
+    program = make_puts(messages)
+    for message in program.messages:
+        message.sent.start /= 5
+        message.call.start /= 5
+    findings = find(program)
+    assert sum(len(finding.messages) for finding in findings) == repeats
+
+
+@pytest.mark.parametrize(
+    ("readers", "text"), [("ab", ", to 2 processes)"), ("aa", ", to one process)")]
+)
+def test_readers_are_counted_as_people_do(readers, text):
+    program = make_methods([*readers, *readers], kind="task")
+    steps = Steps("made", [(0.0, 4.0)], "node-1", 1, LINE)
+    (finding,) = repeated.find(program, steps)
+    assert text in finding.title
+
+
 def test_how_often_content_is_sent_again_is_said_as_people_say_it():
     assert format_times(1.02) == "once"
     assert format_times(1.5) == "1.5 times"

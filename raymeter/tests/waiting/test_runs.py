@@ -2,7 +2,12 @@
 
 import asyncio
 import inspect
+import os
+import subprocess
+import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 from raymeter.inside import runs
@@ -185,3 +190,45 @@ def test_an_async_generator_that_is_closed_is_closed_inside(recorded):
     asyncio.run(close())
     assert closed == [True]
     assert recorded[0].count == 1
+
+
+def spin(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def run_in_thread() -> None:
+    thread = threading.Thread(target=spin, args=(0.03,))
+    thread.start()
+    thread.join()
+
+
+def test_what_other_threads_compute_is_in_the_time_of_the_process(recorded, monkeypatch):
+    monkeypatch.setattr(runs, "has_had_children", lambda: False)  # as tests have
+    time_it(run_in_thread, recorded)()
+    (run,) = recorded
+    assert run.cpu_seconds < 0.02
+    assert run.process_seconds >= 0.03
+    assert run.peak_bytes > 2**20
+
+
+CHILDREN = """
+import subprocess, sys
+from raymeter.inside.runs import has_had_children
+print(has_had_children())
+child = subprocess.Popen([sys.executable, "-c", "sum(range(10**6))"])
+print(has_had_children())
+child.wait()
+print(has_had_children())
+"""
+
+
+def test_children_that_run_or_have_run_are_seen():
+    words = [sys.executable, "-c", CHILDREN]
+    source = str(Path(runs.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": source}
+    printed = subprocess.run(
+        words, capture_output=True, text=True, check=True, env=environment
+    ).stdout
+    assert printed.split() == ["False", "True", "True"]

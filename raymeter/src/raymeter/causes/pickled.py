@@ -104,9 +104,14 @@ def make_finding(
     after = before.with_alternative(now, other)
     saved_sending = max(0.0, before.seconds - after.seconds)
     saved = saved_sending + max(0.0, now.deserialise - other.deserialise)
+    is_kept = is_same_object(group)
+    convert = 0.0 if is_kept else other.convert
+    saved -= convert
     if saved < MIN_SAVED_SHARE * (before.seconds + now.deserialise):
         return None
-    sending_share = saved_share(before.seconds, after.seconds)
+    sending_share = 1 - (after.seconds + convert) / max(1e-9, before.seconds)
+    if not convert:
+        sending_share = saved_share(before.seconds, after.seconds)
     savings = []
     for message in group.messages:
         savings += save_sending(program, message, sending_share)
@@ -117,12 +122,25 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
-        milliseconds = format_milliseconds(other.convert)
-        finding.price = (
-            f"converting one message took {milliseconds}, which is not in this number. Keep what is converted, or make "
-            "it that way from the start."
-        )
+        finding.price = price_of_conversion(other.convert, is_kept)
     return finding
+
+
+def price_of_conversion(seconds: float, is_kept: bool) -> str:
+    """Return how long converting a message takes, and whether that is in the number."""
+    taken = f"converting one message took {format_milliseconds(seconds)}, which"
+    if is_kept:
+        return f"{taken} is not in this number, since one object is sent again: keep what is converted."
+    return f"{taken} this number has taken off. Make it that way from the start, and that is saved, too."
+
+
+def is_same_object(group: Group) -> bool:
+    """Return whether all messages are one object, or have one content, so that one conversion is enough."""
+    messages = [message.sent for message in group.messages]
+    tokens = {sent.token for sent in messages}
+    contents = {sent.content for sent in messages}
+    has_same_bytes = any(sent.is_same for sent in messages) and len(contents) == 1
+    return has_same_bytes or (len(tokens) == 1 and 0 not in tokens)
 
 
 def saved_share(now: float, other: float) -> float:

@@ -4,6 +4,7 @@ Sources: "Anti-pattern: passing the same large argument by value repeatedly harm
 returning ray.put() ObjectRefs" in Ray's documentation of design patterns, and reports such as ray#61379.
 """
 
+from collections.abc import Hashable
 from statistics import mean
 
 from raymeter.causes.savings import save_reading, save_sending, total
@@ -17,6 +18,7 @@ from raymeter.units import format_bytes, format_times
 PartKey = tuple[str, int, int]  # process, bytes and sum of samples
 
 MIN_SHARE = 0.4  # of a message that was sent before
+MAX_KEPT = 8  # contents of a line, to which one would keep references
 MIN_READING_SHARE = (
     0.3  # of sending and reading the same content again, from which on it is worth keeping it
 )
@@ -55,25 +57,41 @@ def find(program: Program, steps: Steps) -> list[Finding]:
 def find_repeats(messages: list[Message]) -> list[Message]:
     """Return the messages of one line whose content was sent before, by the same process or by another one.
 
-    Nothing is a repeat if a comparison of all bytes has shown a difference, or if there was none.
+    Nothing is a repeat if a comparison of all bytes has shown a difference, or if there was none. What comes back
+    after many other contents is none: one would have to keep a reference to each of them.
     """
     verified = [message.sent.is_same for message in messages]
     if False in verified:
         return []
     is_verified = True in verified
-    seen: set[tuple[str, int, int]] = set()
-    wholes: set[tuple[int, int]] = set()
+    seen = Latest()
+    wholes = Latest()
     repeats = []
     for message in messages:
         sent = message.sent
-        key = identity_of(message)
-        whole = sent.content, sent.whole
-        is_elsewhere = message.how in ("put", "argument") and sent.whole and whole in wholes
-        if is_elsewhere or (is_verified and key in seen):
+        was_sent = seen.has_had(identity_of(message))
+        was_sent_by_any = wholes.has_had((sent.content, sent.whole))
+        is_elsewhere = message.how in ("put", "argument") and sent.whole and was_sent_by_any
+        if is_elsewhere or (is_verified and was_sent):
             repeats.append(message)
-        seen.add(key)
-        wholes.add(whole)
     return repeats
+
+
+class Latest:
+    """The contents that were sent last: as many as one would keep references to."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Hashable, None] = {}  # in the order in which they were sent last
+
+    def has_had(self, key: Hashable) -> bool:
+        """Return whether a content is one of the latest, and let it be the last one."""
+        is_known = key in self.keys
+        self.keys.pop(key, None)
+        self.keys[key] = None
+        if len(self.keys) > MAX_KEPT:
+            oldest = next(iter(self.keys))
+            del self.keys[oldest]
+        return is_known
 
 
 def factor_of_repeats(repeats: list[Message], line: list[Message]) -> float:
@@ -207,7 +225,7 @@ def make_finding(
     size = format_bytes(group.bytes)
     title = f"The same {size} are sent again {format_times(per_step)} per step"
     if per_step > 1:
-        title += f" ({group.type}, to {len(reader_processes(group))} processes)"
+        title += f" ({group.type}{name_readers(group)})"
     if is_kept:
         title += ", and read again by the same actors"
     return Finding(
@@ -220,6 +238,14 @@ def make_finding(
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
     )
+
+
+def name_readers(group: Group) -> str:
+    """Return ", to 4 processes"; "" if no reader is known."""
+    count = len(reader_processes(group))
+    if not count:
+        return ""
+    return ", to one process" if count == 1 else f", to {count} processes"
 
 
 def reader_processes(group: Group) -> set[str]:

@@ -189,8 +189,18 @@ def task_events() -> list:
 
 def cluster_cpus() -> float:
     """Return how many CPUs all living nodes have for tasks, as the program has said or Ray has found."""
+    return sum_resource("CPU")
+
+
+def cluster_memory() -> float:
+    """Return how many bytes of memory all living nodes have for tasks: by default, 70 % of what is free."""
+    return sum_resource("memory")
+
+
+def sum_resource(name: str) -> float:
+    """Return how much of a resource all living nodes have."""
     living = [node for node in ray._private.state.state.node_table() if node["Alive"]]
-    return sum(node["Resources"].get("CPU", 0.0) for node in living)
+    return sum(node["Resources"].get(name, 0.0) for node in living)
 
 
 def task_state(number: int) -> str:

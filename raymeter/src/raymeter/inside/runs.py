@@ -7,6 +7,9 @@ returns an object of the same kind.
 
 import functools
 import inspect
+import os
+import resource
+import sys
 import time
 import types
 
@@ -29,6 +32,8 @@ class Run:
         self.own_seconds = 0.0
         self.cpu_seconds = 0.0
         self.awaited_seconds = 0.0
+        self.process_seconds = -1.0  # of all threads; -1 if that is not all that it used
+        self.peak_bytes = 0
         self.blocks = []  # start, seconds and CPU seconds of each long part of a coroutine
         self.items = []  # when each item was given, and when the generator was asked for the next one
         self.count = 0  # of items
@@ -76,6 +81,8 @@ class Run:
             "own_seconds": self.own_seconds,
             "cpu_seconds": self.cpu_seconds,
             "awaited_seconds": self.awaited_seconds,
+            "process_seconds": self.process_seconds,
+            "peak_bytes": self.peak_bytes,
             "blocks": self.blocks,
             "items": [round(seconds, 6) for seconds in self.items],
             "count": self.count,
@@ -90,32 +97,60 @@ def make_timed(function, record):
 
     @functools.wraps(function)
     def call(*args, **kwargs):
-        start = time.time()
-        cpu_start = time.thread_time()
+        begin = Begin()
         try:
             result = function(*args, **kwargs)
         except BaseException:
-            record_unless_short(start, cpu_start, function, record)
+            record_unless_short(begin, function, record)
             raise
         if isinstance(result, LATER):
             return time_later_parts(result, function, record)
-        record_unless_short(start, cpu_start, function, record)
+        record_unless_short(begin, function, record)
         return result
 
     call.__raymeter_timed__ = True
     return call
 
 
-def record_unless_short(start, cpu_start, function, record):
+class Begin:
+    """The clocks at the begin of a function."""
+
+    __slots__ = ("process_seconds", "start", "thread_seconds")
+
+    def __init__(self):
+        self.start = time.time()
+        self.thread_seconds = time.thread_time()
+        self.process_seconds = time.process_time()
+
+
+def record_unless_short(begin, function, record):
     """Record a run of a function that has ended, unless it took less than MIN_SECONDS."""
-    seconds = time.time() - start
+    seconds = time.time() - begin.start
     if seconds < MIN_SECONDS:
         return
     run = Run("function")
-    run.start = start
+    run.start = begin.start
     run.own_seconds = seconds
-    run.cpu_seconds = time.thread_time() - cpu_start
+    run.cpu_seconds = time.thread_time() - begin.thread_seconds
+    if not has_had_children():
+        run.process_seconds = time.process_time() - begin.process_seconds
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run.peak_bytes = peak if sys.platform == "darwin" else 1024 * peak
     record(run, function)
+
+
+def has_had_children():
+    """Return whether this process has other ones that compute for it, or has had them; True if that is unknown."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if ended.ru_utime + ended.ru_stime > 0 or not hasattr(os, "waitid"):
+        return True
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # it takes nothing away
+    except ChildProcessError:  # there is none
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def time_later_parts(result, function, record):

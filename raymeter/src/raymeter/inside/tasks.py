@@ -6,6 +6,7 @@ RAY_task_events_report_interval_ms. The copy of a result into the store is in no
 """
 
 import time
+import zlib
 
 from . import ray_internals
 
@@ -56,8 +57,19 @@ def first_time(event):
 
 
 def describe_cluster():
-    """Return how many CPUs Ray gives to tasks at the same time."""
-    return {"event": "cluster", "cpus": ray_internals.cluster_cpus()}
+    """Return how many CPUs and how much memory Ray gives to tasks at the same time."""
+    return {
+        "event": "cluster",
+        "cpus": ray_internals.cluster_cpus(),
+        "memory": ray_internals.cluster_memory(),
+    }
+
+
+def sum_of(runtime_env):
+    """Return a number that is equal for equal runtime environments; 0 for an empty one. No value of it is stored."""
+    if runtime_env in ("", "{}"):
+        return 0
+    return zlib.crc32(runtime_env.encode())
 
 
 def describe_task(event):
@@ -75,6 +87,8 @@ def describe_task(event):
         "node": updates.node_id.hex(),
         "attempt": event.attempt_number,
         "cpus": info.required_resources.get("CPU", 0.0),
+        "resources": [name for name in info.required_resources if name != "CPU"],
+        "runtime_env": sum_of(info.runtime_env_info.serialized_runtime_env),
     }
     for key, nanoseconds in updates.state_ts_ns.items():
         state = STATES.get(ray_internals.task_state(key))

@@ -292,7 +292,9 @@ class Run:
 
     `own_seconds` and `cpu_seconds` are those of its own code, without the time in which it let others run. In
     `awaited_seconds`, it awaited something. What Ray does between the items of a generator is in neither. Profiles of
-    earlier versions have 0.0 there, and count what an async generator awaited as its own.
+    earlier versions have 0.0 there, and count what an async generator awaited as its own. `process_seconds` are the
+    CPU seconds of all threads of its process, and -1 if they are unknown or the process has had children, whose time
+    is not in them.
 
     A coroutine has `blocks`: start, seconds and CPU seconds of each part of 2 ms and more in which it did not let go of
     its event loop. A generator has `items`: the seconds from its start at which it gave an item, and at which it was
@@ -314,6 +316,8 @@ class Run:
     items: list[float] = field(default_factory=list)  # of the first 2,000
     count: int = 0  # of items
     awaited_seconds: float = 0.0
+    process_seconds: float = -1.0
+    peak_bytes: int = 0  # the most memory that its process has had so far; 0: unknown
 
     @property
     def end(self) -> float:
@@ -333,6 +337,8 @@ class Task:
     node: str = ""
     attempt: int = 0
     cpus: float = 0.0  # that it takes of those of the cluster while it runs
+    resources: list[str] = field(default_factory=list)  # others that it takes
+    runtime_env: int = 0  # equal for equal ones; 0: it has none, or it was not recorded
     submitted: float | None = None
     waits_for_node: float | None = None
     waits_for_store: float | None = None
@@ -350,6 +356,7 @@ class Cluster:
     """What Ray has for tasks, on all nodes together."""
 
     cpus: float = 0.0  # as the program has said, or else the number of cores
+    memory: float = 0.0  # bytes
 
 
 @dataclass

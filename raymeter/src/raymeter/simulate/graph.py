@@ -27,6 +27,7 @@ from typing import Any
 from raymeter.memory.stores import find_spilling
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.profile.starts import find_starts
 from raymeter.simulate.items import Item, items_of
 from raymeter.simulate.nesting import outermost
 from raymeter.simulate.wakes import find_wakes
@@ -50,7 +51,9 @@ class Edge:
     thread: int = 0
     start: float = 0.0
     end: float = 0.0
-    part: str = ""  # "call", "execute", "deserialise", "store", "fetch", "dispatch"; "" for a dependency without work
+    part: str = (
+        ""  # "call", "execute", "deserialise", "store", "fetch", "dispatch", "start"; "" is no work
+    )
 
 
 @dataclass(slots=True)
@@ -128,6 +131,7 @@ def build(program: Program) -> Graph:
     builder.connect_tasks()
     builder.connect_waits()
     builder.set_delays()
+    builder.name_starts()
     spilling = find_spilling(program.recording.stores)
     if spilling.restored:
         builder.name_argument_waits()
@@ -497,6 +501,17 @@ class Builder:
                 earliest = max(bounds)
                 point.delay = max(0.0, point.time - earliest)
 
+    def name_starts(self) -> None:
+        """Make work of the delay before a task for which a worker had to start, or an actor had to be created."""
+        for name, start in find_starts(self.program).items():
+            points = self.task_points.get(name)
+            if points is None:
+                continue
+            point = self.graph.points[points.start]
+            seconds = min(point.delay, start.seconds)
+            if seconds > 0:
+                name_delay(point, start.process, "start", seconds)
+
     def name_argument_waits(self) -> None:
         """Make work of the delay before a task with large arguments: it may wait until they are read from disk."""
         for name, points in self.task_points.items():
@@ -510,7 +525,7 @@ class Builder:
                 continue
             task = self.program.tasks[name]
             process = self.program.process_of(task)
-            name_delay(point, process)
+            name_delay(point, process, "restore", point.delay)
             first = point.edges[0]
             self.graph.argument_waits.append(first)
 
@@ -520,16 +535,17 @@ def has_argument_in_store(call: Call) -> bool:
     return bool(call.references or call.messages or call.left_out_messages)
 
 
-def name_delay(point: Point, process: str) -> None:
-    """Make the delay of a point work of the edges to it, which reads arguments from disk."""
-    start = point.time - point.delay
+def name_delay(point: Point, process: str, part: str, seconds: float) -> None:
+    """Make seconds of the delay of a point work of the edges to it: of the "start" of a worker, or to "restore"."""
+    fetching = max((edge.seconds for edge in point.edges if edge.part == "fetch"), default=0.0)
+    start = point.time - seconds - fetching
     for edge in point.edges:
-        edge.seconds += point.delay
+        edge.seconds += seconds
         edge.process = process
         edge.start = start
         edge.end = point.time
-        edge.part = "restore"
-    point.delay = 0.0
+        edge.part = part
+    point.delay -= seconds
 
 
 def merge(calls: list[Call], items: list[Item]) -> list[Call | Item]:

@@ -23,7 +23,8 @@ PARTS = {  # of savings -> of edges of the graph
     "store": ("store",),
     "deserialise": ("deserialise",),
     "execute": ("execute",),
-    "fetch": ("fetch",),
+    "fetch": ("fetch", "start"),  # a worker that starts fetches the code then
+    "start": ("start",),
     "wait": ("deserialise",),
     "restore": ("restore",),
     "dispatch": ("dispatch",),

@@ -1,0 +1,174 @@
+"""Find tasks on several lines that run one after the other, although the code passes nothing from one to the next.
+
+Source: "Anti-pattern: calling ray.get in a loop harms parallelism" in Ray's documentation; it is the same without a
+loop. A task may still need what another one does to a file, a service, or a third process. If the code of the tasks
+does not show that they reach nothing outside, it is only asked, without a saving.
+"""
+
+from collections import defaultdict
+
+from raymeter.causes.waiting import Batch, Finder, Wait, calls_of_steps
+from raymeter.findings import Finding
+from raymeter.profile.effects import acts_alone
+from raymeter.profile.events import Call, Task
+from raymeter.profile.independence import may_come_first
+from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.profile.steps import Steps
+from raymeter.units import format_milliseconds
+
+CAUSE = "one call after the other"
+CLOCK_SECONDS = 0.001  # by which the clocks of two events may differ
+MIN_STEPS = 0.5  # of the steps
+MAY_NEED = (
+    "it saves nothing, and is wrong, if one of them needs what the other one does elsewhere, such as to a file or a "
+    "service."
+)
+
+
+def find(program: Program, steps: Steps) -> list[Finding]:
+    """Return a finding for each group of lines whose tasks could run at the same time in most steps."""
+    finder = RunFinder(program, steps)
+    by_lines: dict[tuple[str, ...], list[list[Batch]]] = defaultdict(list)
+    for waits in finder.find_runs():
+        lines = tuple(wait.call.line for wait in waits)
+        by_lines[lines].append([Batch(waits)])
+    findings = []
+    judge = Finder(program, steps)
+    min_count = MIN_STEPS * steps.count
+    for lines, batches in by_lines.items():
+        if len(batches) < min_count:
+            continue
+        first_line = lines[0]
+        finding = judge.make_finding(first_line, batches)
+        if finding is not None:
+            first_step = batches[0]
+            waits = first_step[0].waits
+            describe(finding, waits)
+            if not all(finder.acts_alone(wait.task) for wait in waits):
+                finding.savings = []
+                finding.seconds = 0.0
+            findings.append(finding)
+    return findings
+
+
+def describe(finding: Finding, waits: list[Wait]) -> None:
+    """Let a finding say which tasks could run at the same time, and on which condition."""
+    names = [wait.task.name for wait in waits]
+    first, *others = names
+    later = ", then ".join(others)
+    work = format_milliseconds(finding.seconds)
+    finding.cause = CAUSE
+    finding.title = (
+        f"{later} begins when {first} has ended, and the code passes nothing of it on: {work} of work that could run "
+        "at the same time"
+    )
+    finding.change = (
+        "Do they need each other? If not, submit them first, and then get the results together: "
+        "`a, b = ray.get([...])`."
+    )
+    finding.price = MAY_NEED
+    finding.is_limit = True
+    finding.other_lines = [wait.call.line for wait in waits]
+
+
+class RunFinder:
+    """Find waits of the thread of the steps that come one after the other, and need not."""
+
+    def __init__(self, program: Program, steps: Steps) -> None:
+        self.program = program
+        self.steps = steps
+        self.callers = self.find_callers()
+        self.definitions = {run.by_name: run.line for run in program.recording.runs}
+        self.known: dict[
+            tuple[str, str], bool
+        ] = {}  # by the lines of a get and of a later submission
+
+    def find_callers(self) -> set[str]:
+        """Return the tasks and the actors that submit others, which may keep something from one to the next."""
+        callers = set()
+        for call in self.program.recording.calls:
+            task = self.program.tasks.get(call.by)
+            if call.event == "call" and task is not None:
+                place = task.actor or task.task
+                callers.add(place)
+        return callers
+
+    def acts_alone(self, task: Task) -> bool:
+        """Return whether the code of a task shows that it reaches nothing outside of its process."""
+        line = self.definitions.get(task.name, "")
+        return acts_alone(line, self.program.recording.start)
+
+    def find_runs(self) -> list[list[Wait]]:
+        """Return the waits of each step that could be one, two or more of them together."""
+        runs: list[list[Wait]] = []
+        current: list[Wait] = []
+        for call in calls_of_steps(self.program, self.steps):
+            wait = self.wait_of(call)
+            if wait is None:
+                is_wait = call.event in ("get", "wait", "next")
+                current = [] if is_wait else current
+                continue
+            if current and self.could_be_together(current, wait):
+                current.append(wait)
+                continue
+            current = [wait]
+            runs.append(current)
+        return [waits for waits in runs if len(waits) > 1]
+
+    def wait_of(self, call: Call) -> Wait | None:
+        """Return the wait of a call for the result of one task that submits no others."""
+        is_of_one = call.event == "get" and len(call.objects) == 1
+        if not is_of_one or call.count > 1 or call.has_failed:
+            return None
+        first = call.objects[0]
+        task = self.program.tasks.get(first[:TASK_DIGITS])
+        if task is None or task.execute is None:
+            return None
+        place = task.actor or task.task
+        if place in self.callers or task.task not in self.program.submissions:
+            return None
+        return Wait(call, task)
+
+    def could_be_together(self, waits: list[Wait], later: Wait) -> bool:
+        """Return whether a task could have been submitted before all of these were got."""
+        first = waits[0]
+        lines = [wait.call.line for wait in waits]
+        step = self.steps.of(first.call.start)
+        later_step = self.steps.of(later.call.start)
+        submission = self.program.submissions[later.task.task]
+        last_end = waits[-1].call.end
+        is_after = submission.start >= last_end - CLOCK_SECONDS
+        if step != later_step or not is_after or later.call.line in lines:
+            return False
+        if has_large_arguments(submission) or any(needs(submission, wait) for wait in waits):
+            return False
+        if not all(self.shows_no_need(line, submission.line) for line in lines):
+            return False
+        return not self.uses_an_actor_again(first, later.task)
+
+    def uses_an_actor_again(self, first: Wait, task: Task) -> bool:
+        """Return whether the actor of a task got another call since the first wait began."""
+        if not task.actor:
+            return False
+        earlier = self.program.submissions[first.task.task]
+        later = self.program.submissions[task.task]
+        calls = self.program.recording.calls
+        of_actor = [call for call in calls if call.actor == task.actor]
+        return any(earlier.start <= call.start < later.start for call in of_actor)
+
+    def shows_no_need(self, get_line: str, later_line: str) -> bool:
+        """Return whether the code of the program shows that nothing is passed on from one line to another."""
+        lines = get_line, later_line
+        if lines not in self.known:
+            self.known[lines] = may_come_first(*lines, self.program.recording.start)
+        return self.known[lines]
+
+
+def has_large_arguments(submission: Call) -> bool:
+    return bool(submission.messages) or submission.left_out_messages > 0
+
+
+def needs(submission: Call, wait: Wait) -> bool:
+    """Return whether a task has the result of another one as an argument."""
+    results = [reference[:TASK_DIGITS] for reference in submission.references]
+    return wait.task.task in results

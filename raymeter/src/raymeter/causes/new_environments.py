@@ -1,0 +1,86 @@
+"""Find tasks whose runtime_env is new in each step, so that workers must start for them in each step.
+
+A worker serves one runtime environment: "Runtime environments" in Ray's documentation ("Ray tasks, actors and jobs
+with different runtime environments use different worker processes").
+"""
+
+from collections import defaultdict
+
+from raymeter.causes.savings import middle, total
+from raymeter.findings import Finding, Saving
+from raymeter.profile.program import Program
+from raymeter.profile.starts import NORMAL, Start, WarmReading, find_starts
+from raymeter.profile.steps import Steps
+from raymeter.profile.submitted_with import line_of_option
+from raymeter.units import format_milliseconds, significant
+
+CAUSE = "a new runtime_env in each step"
+MIN_STEPS = 0.5  # of the steps, in which workers start
+CHANGE = (
+    "Use one runtime_env for all steps, and pass what differs as an argument of the task. Ray starts other workers for "
+    "each runtime_env, even if only one variable in it is another one."
+)
+
+
+def find(program: Program, steps: Steps) -> list[Finding]:
+    """Return a finding for each line whose tasks bring new environments again and again."""
+    by_line: dict[str, list[Start]] = defaultdict(list)
+    firsts = first_uses(program)
+    for start in find_starts(program).values():
+        task = start.task
+        call = program.submissions.get(task.task)
+        if call is None or task.type != NORMAL or not task.runtime_env:
+            continue
+        number = steps.of(call.start)
+        is_new = steps.of(firsts[task.runtime_env]) == number
+        if call.line and number is not None and is_new:
+            by_line[call.line].append(start)
+    findings = []
+    for line, starts in by_line.items():
+        numbers = {steps.of(start.task.submitted or 0.0) for start in starts}
+        if len(numbers) >= MIN_STEPS * steps.count:
+            findings.append(make_finding(program, steps, line, starts))
+    return findings
+
+
+def first_uses(program: Program) -> dict[int, float]:
+    """Return when each runtime environment was used first."""
+    firsts: dict[int, float] = {}
+    for task in program.tasks.values():
+        submitted = task.submitted or 0.0
+        known = firsts.get(task.runtime_env, submitted)
+        firsts[task.runtime_env] = min(known, submitted)
+    return firsts
+
+
+def make_finding(program: Program, steps: Steps, line: str, starts: list[Start]) -> Finding:
+    reading = WarmReading(program)
+    savings = []
+    for start in starts:
+        savings += save_start(start, reading)
+    seconds = total(savings) / steps.count
+    per_step = significant(len(starts) / steps.count, 2)
+    name = starts[0].task.name
+    option = line_of_option(line, program.recording.start, "runtime_env")
+    return Finding(
+        cause=CAUSE,
+        title=f"Workers start ({per_step} per step), because {name} has a runtime_env that no step before had: "
+        f"{format_milliseconds(seconds)} of work",
+        line=option or line,
+        change=CHANGE,
+        seconds=seconds,
+        savings=savings,
+        other_lines=[line],
+    )
+
+
+def save_start(start: Start, reading: WarmReading) -> list[Saving]:
+    """Return what is saved if the worker of a task, or the actor that it creates, is there already."""
+    moment = start.end - start.lost_seconds / 2
+    savings = [Saving(start.process, 0, moment, start.lost_seconds, "start")]
+    task = start.task
+    if task.deserialise is not None:
+        seconds = reading.lost_seconds(task)
+        moment = middle(task.deserialise)
+        savings.append(Saving(start.process, 0, moment, seconds, "deserialise"))
+    return savings

@@ -1,0 +1,391 @@
+"""What comes before a function runs is not blamed on it, and has its own causes: workers, actors, CPUs, other lines."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_programs import Builder
+from raymeter.causes import independent_calls, new_actors, new_environments, unused_cpus
+from raymeter.findings import Finding
+from raymeter.profile.events import Cluster, Process, Run, Task
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps
+from raymeter.report.waiting import say_waiting
+from raymeter.simulate.predict import predict
+
+STEPS = 6
+LINE = "/made/train.py:28"
+GIB = 2**30
+ACTORS = """
+for step in range(6):
+    actor = Scorer.remote({argument})
+    ray.get(actor.score.remote())
+"""
+TWO_LINES = """
+class Trainer:
+    def run(self, batch):
+        {train}
+        return batch
+
+class Judge:
+    def run(self, batch):
+        return batch.mean()
+
+for step in range(6):
+    loss = ray.get(trainer.run.remote(batch))
+    {between}
+    score = ray.get(judge.run.remote({argument}))
+"""
+
+
+def make_steps(line: str = LINE) -> Steps:
+    times = [(1.0 + step, 2.0 + step) for step in range(STEPS)]
+    return Steps(f"a pass of the loop at {line}", times, "node-1", 1, line)
+
+
+def write_source(folder: Path, text: str) -> Path:
+    """Write a program that is older than the recording of one."""
+    path = folder / "program.py"
+    path.write_text(text)
+    os.utime(path, (0, 0))
+    return path
+
+
+def add_worker(builder: Builder, start: float) -> Process:
+    """Add a process that begins to record at a time."""
+    number = len(builder.recording.processes)
+    process = Process(f"node-{number}", pid=1000 + number, role="worker", start=start)
+    builder.recording.processes.append(process)
+    return process
+
+
+def add_task(builder: Builder, task: Task, begin: float, end: float) -> None:
+    """Add a task that runs from one time to another, when it has read its arguments."""
+    task.deserialise = (begin, begin)
+    task.execute = (begin, end)
+    task.running = begin
+    task.finished = end
+    builder.recording.tasks.append(task)
+
+
+def make_environments(differ: bool = True) -> Program:
+    """Return a loop whose task waits 0.9 s for a worker to start in each step of one second, and runs for 10 ms."""
+    builder = Builder()
+    builder.recording.clusters.append(Cluster(2.0))
+    for step in range(STEPS):
+        begin = 1.0 + step
+        name = f"{step:048x}"
+        builder.call("call", begin, 0.001, kind="task", task=name, name="simulate", line=LINE)
+        worker = add_worker(builder, begin + 0.8)
+        task = Task(
+            name, "simulate", "NORMAL_TASK", pid=worker.pid, cpus=1.0, submitted=begin + 0.001,
+            waits_for_node=begin + 0.001, sent_to_worker=begin + 0.7, runtime_env=step + 1 if differ else 1,
+        )  # fmt: skip
+        add_task(builder, task, begin + 0.9, begin + 0.91)
+        builder.call("get", begin + 0.002, 0.91, objects=[f"{name}01000000"], count=1, line=LINE)
+    return builder.program()
+
+
+def test_a_worker_that_starts_is_not_blamed_on_its_task():
+    text = say_waiting(make_environments(), make_steps())
+    assert text == ", which waits 91 % of its time for a worker to start for simulate"
+
+
+def test_a_new_runtime_env_in_each_step_is_named_with_what_starting_a_worker_takes():
+    program = make_environments()
+    steps = make_steps()
+    (finding,) = new_environments.find(program, steps)
+    assert "Workers start (1 per step), because simulate" in finding.title
+    (advice,) = predict(program, steps, [finding])
+    assert not advice.prediction.is_upper_limit
+    assert advice.prediction.saved_seconds == pytest.approx(0.897, abs=0.005)
+
+
+def test_workers_that_start_for_another_reason_are_not_blamed_on_an_environment():
+    assert not new_environments.find(make_environments(differ=False), make_steps())
+
+
+def make_actors(path: Path, failed: bool = False, later: bool = False) -> Program:
+    """Return a loop that makes an actor in each step, which is there after 0.8 s, 0.1 s of which are its `__init__`."""
+    builder = Builder()
+    for step in range(STEPS):
+        begin = 1.0 + step
+        actor = f"{step:032x}"
+        creation = f"{'f' * 16}{actor}"
+        name = f"{step:016x}{actor}"
+        values = {"actor": actor, "line": f"{path}:3"}
+        builder.call("call", begin, 0.001, kind="actor", task=creation, name="S.__init__", **values)
+        worker = add_worker(builder, begin + 0.6)
+        made = Task(
+            creation, "S.__init__", "ACTOR_CREATION_TASK", actor=actor, pid=worker.pid,
+            submitted=begin + 0.001, waits_for_node=begin + 0.001,
+        )  # fmt: skip
+        add_task(builder, made, begin + 0.7, begin + 0.8)
+        values["line"] = f"{path}:4"
+        builder.call(
+            "call", begin + 0.002, 0.001, kind="method", task=name, name="S.score", **values
+        )
+        task = Task(
+            name, "S.score", "ACTOR_TASK", actor=actor, pid=worker.pid, submitted=begin + 0.003,
+            waits_for_node=begin + 0.003, failed=begin + 0.81 if failed else None,
+        )  # fmt: skip
+        add_task(builder, task, begin + 0.801, begin + 0.81)
+        if later and step:
+            earlier = f"{step - 1:032x}"
+            kept = Task(
+                f"{step:015x}a{earlier}", "S.score", "ACTOR_TASK", actor=earlier, submitted=begin
+            )
+            add_task(builder, kept, begin, begin + 0.01)
+        objects = [f"{name}01000000"]
+        builder.call("get", begin + 0.004, 0.807, objects=objects, count=1, line=f"{path}:4")
+    return builder.program()
+
+
+@pytest.mark.parametrize(("argument", "saved"), [("", 0.795), ("1", 0.795), ("rows", 0.695)])
+def test_actors_of_one_step_are_named_and_init_counts_if_it_is_always_the_same(
+    argument, saved, tmp_path
+):
+    path = write_source(tmp_path, ACTORS.format(argument=argument))
+    program = make_actors(path)
+    steps = make_steps(f"{path}:3")
+    assert "for the actor of S.score to be created" in say_waiting(program, steps)
+    (finding,) = new_actors.find(program, steps)
+    assert ("is not in this number" in finding.price) == (argument == "rows")
+    (advice,) = predict(program, steps, [finding])
+    assert advice.prediction.saved_seconds == pytest.approx(saved, abs=0.01)
+
+
+@pytest.mark.parametrize("values", [{"failed": True}, {"later": True}])
+def test_actors_that_fail_or_are_used_later_can_not_be_made_once(values, tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument=""))
+    assert not new_actors.find(make_actors(path, **values), make_steps(f"{path}:3"))
+
+
+def test_actors_that_a_library_makes_are_not_named(tmp_path):
+    path = write_source(tmp_path, "\n\ndata.materialize()\n\n")
+    assert not new_actors.find(make_actors(path), make_steps(f"{path}:3"))
+
+
+def make_cpus(run: Run | None = None, memory: float = 8 * GIB, **values) -> Program:
+    """Return four tasks of 200 ms in each step, each of which has asked for all four CPUs."""
+    builder = Builder()
+    builder.recording.clusters.append(Cluster(4.0, memory))
+    builder.recording.processes[0].cores = 4
+    builder.process_of("ask")
+    for step in range(STEPS):
+        begin = 1.0 + step
+        names = [f"{step:024x}{number:024x}" for number in range(4)]
+        for number, name in enumerate(names):
+            builder.call(
+                "call",
+                begin + 0.0003 * number,
+                0.0002,
+                kind="task",
+                task=name,
+                name="ask",
+                line=LINE,
+            )
+            starts = begin + 0.002 + 0.2 * number
+            task = Task(
+                name, "ask", "NORMAL_TASK", pid=2, cpus=4.0, submitted=begin + 0.001,
+                waits_for_node=begin + 0.001, sent_to_worker=starts, **values,
+            )  # fmt: skip
+            add_task(builder, task, starts, starts + 0.2)
+            if run is not None:
+                measured = replace(
+                    run, by=name, by_name="ask", start=starts, line="/made/train.py:7"
+                )
+                builder.recording.runs.append(measured)
+        objects = [f"{name}01000000" for name in names]
+        builder.call("get", begin + 0.0015, 0.8015, objects=objects, count=4, line=LINE)
+    return builder.program()
+
+
+RUN = Run(
+    "node-ask-0", "function", seconds=0.2, own_seconds=0.2, cpu_seconds=0.001, process_seconds=0.004, peak_bytes=2**27
+)  # fmt: skip
+
+
+def test_waiting_for_cpus_is_not_blamed_on_the_function():
+    text = say_waiting(make_cpus(RUN), make_steps())
+    assert text == (
+        ", which waits 80 % of its time: 60 % for CPUs of Ray for ask, 20 % for ask (it waits itself)"
+    )
+
+
+def test_cpus_that_are_asked_for_and_not_used_are_named_where_that_is_said():
+    program = make_cpus(RUN)
+    (finding,) = unused_cpus.find(program, make_steps())
+    assert (finding.line, finding.is_limit) == ("/made/train.py:7", True)
+    (advice,) = predict(program, make_steps(), [finding])
+    assert advice.prediction.saved_seconds == pytest.approx(0.6, abs=0.02)
+
+
+def test_tasks_that_compute_save_no_more_than_the_cores_allow():
+    computing = replace(RUN, cpu_seconds=0.19, process_seconds=0.2)
+    program = make_cpus(computing)
+    program.recording.processes[0].cores = 2
+    for process in program.recording.processes:
+        process.cores = 2
+    (finding,) = unused_cpus.find(program, make_steps())
+    assert not finding.is_limit
+    (advice,) = predict(program, make_steps(), [finding])
+    assert advice.prediction.saved_seconds == pytest.approx(0.4, abs=0.02)
+
+
+@pytest.mark.parametrize("run", [
+    None,  # nothing was measured
+    replace(RUN, process_seconds=0.06),  # other threads compute
+    replace(RUN, process_seconds=-1.0),  # it has had child processes
+    replace(RUN, peak_bytes=2 * GIB),  # four of them would not fit
+    replace(RUN, peak_bytes=0),
+])  # fmt: skip
+def test_tasks_that_may_need_their_cpus_are_not_named(run):
+    assert not unused_cpus.find(make_cpus(run), make_steps())
+
+
+def test_tasks_that_take_other_resources_are_not_named():
+    assert not unused_cpus.find(make_cpus(RUN, resources=["GPU"]), make_steps())
+
+
+def make_two_lines(path: Path, references: bool = False, calls_others: bool = False) -> Program:
+    """Return two methods of two actors, of 0.3 and 0.4 s, whose results are got on two lines."""
+    text = path.read_text().splitlines()
+    numbers = [number for number, line in enumerate(text, 1) if "ray.get" in line]
+    builder = Builder()
+    for step in range(STEPS):
+        time = 1.0 + step
+        last = ""
+        for number, (name, seconds) in enumerate([("Trainer.run", 0.3), ("Judge.run", 0.4)]):
+            task = f"{step:024x}{number:024x}"
+            actor = f"{number:032x}"
+            line = f"{path}:{numbers[number]}"
+            process = builder.process_of(name)
+            values = {"references": [last] if last and references else []}
+            builder.call(
+                "call",
+                time,
+                0.001,
+                kind="method",
+                task=task,
+                name=name,
+                actor=actor,
+                line=line,
+                **values,
+            )
+            made = Task(
+                task, name, "ACTOR_TASK", actor=actor, pid=builder.pid_of(process), submitted=time + 0.001,
+                waits_for_node=time + 0.001,
+            )  # fmt: skip
+            add_task(builder, made, time + 0.002, time + 0.002 + seconds)
+            defined = f"{path}:{3 if number == 0 else 8}"
+            builder.recording.runs.append(Run(
+                process, "function", task, name, line=defined, start=time + 0.002, seconds=seconds,
+                own_seconds=seconds, cpu_seconds=0.01,
+            ))  # fmt: skip
+            if calls_others:
+                builder.call(
+                    "call",
+                    time + 0.01,
+                    0.001,
+                    place=name,
+                    by=task,
+                    kind="method",
+                    task=f"{number:048x}",
+                )
+            last = f"{task}01000000"
+            builder.call("get", time + 0.002, seconds + 0.001, objects=[last], count=1, line=line)
+            time += seconds + 0.004
+    for process in builder.recording.processes:
+        process.cores = 4
+    return builder.program()
+
+
+def find_lines(
+    folder: Path, between: str = "pass", argument: str = "batch", **values
+) -> list[Finding]:
+    train = values.pop("train", "batch.sum()")
+    text = TWO_LINES.format(train=train, between=between, argument=argument)
+    path = write_source(folder, text.replace("    pass\n", ""))
+    program = make_two_lines(path, **values)
+    return independent_calls.find(program, make_steps(f"{path}:13"))
+
+
+def test_two_lines_whose_tasks_do_not_need_each_other_are_named(tmp_path):
+    (finding,) = find_lines(tmp_path)
+    assert finding.is_limit
+    assert finding.title.startswith("Judge.run begins when Trainer.run has ended")
+    assert sum(saving.seconds for saving in finding.savings) / STEPS == pytest.approx(0.3, rel=0.01)
+
+
+def test_reading_a_result_in_between_changes_nothing(tmp_path):
+    assert find_lines(tmp_path, between="print(loss)")
+
+
+@pytest.mark.parametrize(
+    "train", ["torch.save(batch, path)", "self.store.push(batch)", "open(path)"]
+)
+def test_tasks_that_may_reach_something_outside_are_only_asked_about(train, tmp_path):
+    (finding,) = find_lines(tmp_path, train=train)
+    assert not finding.savings
+    assert finding.change.startswith("Do they need each other?")
+
+
+@pytest.mark.parametrize("values", [
+    {"argument": "loss"},
+    {"between": "batch = loss + 1"},
+    {"between": "batch.append(loss)"},
+    {"between": "batch['loss'] = 1"},
+    {"between": "publish(loss)"},
+    {"between": "trainer.save.remote(judge)"},
+    {"references": True},
+    {"calls_others": True},
+])  # fmt: skip
+def test_tasks_that_need_each_other_are_not_named(values, tmp_path):
+    assert not find_lines(tmp_path, **values)
+
+
+def test_a_result_that_nobody_wants_may_be_an_order(tmp_path):
+    text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    path = write_source(tmp_path, text.replace("loss = ray", "ray"))
+    program = make_two_lines(path)
+    assert not independent_calls.find(program, make_steps(f"{path}:13"))
+
+
+def test_a_call_that_sends_what_an_actor_needs_is_not_saved(tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument="rows"))
+    program = make_actors(path)
+    for call in program.recording.calls:
+        call.messages = [1] if call.kind == "actor" else []
+    (finding,) = new_actors.find(program, make_steps(f"{path}:3"))
+    assert not any(saving.part == "call" for saving in finding.savings)
+
+
+def make_queue() -> Program:
+    """Return two calls of one actor in each step, of 0.4 s each; the driver waits for the second one only."""
+    builder = Builder()
+    process = builder.process_of("Worker.run")
+    for step in range(STEPS):
+        begin = 1.0 + step
+        for number in range(2):
+            name = f"{step:024x}{number:024x}"
+            called = begin + 0.0003 * number
+            builder.call(
+                "call", called, 0.0002, kind="method", task=name, name="Worker.run", line=LINE
+            )
+            task = Task(
+                name, "Worker.run", "ACTOR_TASK", actor="a", pid=builder.pid_of(process), submitted=called,
+                waits_for_node=called,
+            )  # fmt: skip
+            starts = begin + 0.001 + 0.4 * number
+            add_task(builder, task, starts, starts + 0.4)
+        objects = [f"{name}01000000"]
+        builder.call("get", begin + 0.001, 0.801, objects=objects, count=1, line=LINE)
+    return builder.program()
+
+
+def test_the_time_behind_other_calls_is_said():
+    text = say_waiting(make_queue(), make_steps())
+    assert "40 % for calls that came before Worker.run" in text
+    assert "40 % for Worker.run" in text
