@@ -389,3 +389,16 @@ def test_the_time_behind_other_calls_is_said():
     text = say_waiting(make_queue(), make_steps())
     assert "40 % for calls that came before Worker.run" in text
     assert "40 % for Worker.run" in text
+
+
+def test_a_task_whose_threads_compute_does_not_wait_itself():
+    program = make_cpus(replace(RUN, process_seconds=0.3))
+    assert "for ask (it computes)" in say_waiting(program, make_steps())
+
+
+def test_a_task_without_times_is_not_said_to_run():
+    program = make_cpus(RUN)
+    for task in program.tasks.values():
+        task.execute = None
+    text = say_waiting(program, make_steps())
+    assert text.endswith("for ask to begin or to end (Ray has no times of it)")
