@@ -315,7 +315,7 @@ def find_lines(
 def test_two_lines_whose_tasks_do_not_need_each_other_are_named(tmp_path):
     (finding,) = find_lines(tmp_path)
     assert finding.is_limit
-    assert finding.title.startswith("Judge.run begins when Trainer.run has ended")
+    assert finding.title.startswith("The next call, Judge.run, begins when Trainer.run has ended")
     assert sum(saving.seconds for saving in finding.savings) / STEPS == pytest.approx(0.3, rel=0.01)
 
 
@@ -329,7 +329,7 @@ def test_reading_a_result_in_between_changes_nothing(tmp_path):
 def test_tasks_that_may_reach_something_outside_are_only_asked_about(train, tmp_path):
     (finding,) = find_lines(tmp_path, train=train)
     assert not finding.savings
-    assert finding.change.startswith("Do they need each other?")
+    assert finding.change.startswith("Do they?")
 
 
 @pytest.mark.parametrize("values", [
@@ -389,3 +389,16 @@ def test_the_time_behind_other_calls_is_said():
     text = say_waiting(make_queue(), make_steps())
     assert "40 % for calls that came before Worker.run" in text
     assert "40 % for Worker.run" in text
+
+
+def test_a_task_whose_threads_compute_does_not_wait_itself():
+    program = make_cpus(replace(RUN, process_seconds=0.3))
+    assert "for ask (it computes)" in say_waiting(program, make_steps())
+
+
+def test_a_task_without_times_is_not_said_to_run():
+    program = make_cpus(RUN)
+    for task in program.tasks.values():
+        task.execute = None
+    text = say_waiting(program, make_steps())
+    assert text.endswith("for ask to begin or to end (Ray has no times of it)")

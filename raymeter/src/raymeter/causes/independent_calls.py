@@ -59,11 +59,11 @@ def describe(finding: Finding, waits: list[Wait]) -> None:
     work = format_milliseconds(finding.seconds)
     finding.cause = CAUSE
     finding.title = (
-        f"{later} begins when {first} has ended, and the code passes nothing of it on: {work} of work that could run "
-        "at the same time"
+        f"The next call, {later}, begins when {first} has ended, and the code passes nothing of it on: {work} of work "
+        "that could run at the same time, if they do not need each other"
     )
     finding.change = (
-        "Do they need each other? If not, submit them first, and then get the results together: "
+        "Do they? If not, submit them first, and then get the results together: "
         "`a, b = ray.get([...])`."
     )
     finding.price = MAY_NEED

@@ -3,8 +3,9 @@
 from raymeter.advice import Profile
 from raymeter.causes import independent_calls, waiting
 from raymeter.profile.awaited import Part, Reason, Splitter, sum_parts
-from raymeter.profile.events import Call
+from raymeter.profile.events import Call, Run
 from raymeter.profile.program import Program
+from raymeter.profile.starts import NORMAL
 from raymeter.profile.steps import Steps
 from raymeter.report.words import name_place, percent, relative
 from raymeter.simulate.nesting import outermost
@@ -22,7 +23,7 @@ WORDS = {
     Reason.CPUS: "CPUs of Ray for {name}",
     Reason.QUEUE: "calls that came before {name}",
     Reason.DATA: "arguments or results of {name}",
-    Reason.UNKNOWN: "{name}",
+    Reason.UNKNOWN: "{name} to begin or to end (Ray has no times of it)",
 }
 MIN_COMPUTING = 0.5  # of the time of a function, in which it uses its core
 
@@ -99,8 +100,16 @@ def say_computing(program: Program, name: str) -> str:
     seconds = sum(run.own_seconds + run.awaited_seconds for run in runs)
     if not seconds:
         return ""
-    computing = sum(run.cpu_seconds for run in runs)
+    computing = sum(computing_seconds(program, run) for run in runs)
     share = computing / seconds
     if share >= MIN_COMPUTING:
         return " (it computes)"
     return " (it waits itself)"
+
+
+def computing_seconds(program: Program, run: Run) -> float:
+    """Return how long a function computes: of a task that is no method, with all threads of its process."""
+    task = program.tasks.get(run.by)
+    if task is not None and task.type == NORMAL:
+        return max(run.cpu_seconds, run.process_seconds)
+    return run.cpu_seconds
