@@ -276,7 +276,7 @@ def plan_configuration(text: str, given: Mapping[str, Any], table: str = "") -> 
 
 
 @dataclass(frozen=True)
-class Member:
+class SuiteMember:
     """A configuration of a suite."""
 
     name: str  # by which the suite names it
@@ -284,14 +284,14 @@ class Member:
     flags: Mapping[str, Any]
 
 
-def list_members(part: SuitePart) -> Iterator[Member]:
+def list_members(part: SuitePart) -> Iterator[SuiteMember]:
     """Yield the configurations of a part of a suite. Variants have flags already, so only texts are parsed."""
     for text in part.texts:
         transport, flags = parse_configuration(f"{text} {part.flags}")
-        yield Member(text, transport, flags)
+        yield SuiteMember(text, transport, flags)
     for variant in part.variants:
         flags = {**variant.flags, "iterations": variant.iterations}
-        yield Member(variant.name, variant.transport, flags)
+        yield SuiteMember(variant.name, variant.transport, flags)
 
 
 def plan_transport(

@@ -31,7 +31,7 @@ from dataflow.workers.worker_group import Connection, WorkerGroup
 REGION_BYTES = 24  # of a list of two integers, at most
 
 
-class NixlEndpoint(Endpoint):
+class NixlReadEndpoint(Endpoint):
     """Send messages from registered memory, and read those of others into registered memory.
 
     The tensors of a message lie in one buffer, so that one address is enough. Parameters lie where they are.
@@ -124,7 +124,7 @@ class NixlEndpoint(Endpoint):
         return super().make_payload(number, task)
 
 
-class NixlActor(NixlEndpoint, GraphActor):
+class NixlReadActor(NixlReadEndpoint, GraphActor):
     """An actor that reads each of its inputs as soon as it is there, and returns handles."""
 
     def pass_through(self, task: str, message: Handle) -> Payload:
@@ -138,7 +138,7 @@ class NixlActor(NixlEndpoint, GraphActor):
 def by_nixl_read(workers: WorkerGroup) -> Connection:
     """Let readers copy from the memory of the senders; the graph carries where it is."""
     start = time.perf_counter()
-    workers.start(NixlActor, NixlEndpoint)
+    workers.start(NixlReadActor, NixlReadEndpoint)
     metadata = workers.call("metadata")
     workers.call("connect", metadata)
     handles: dict[str, Handle] = {}

@@ -13,7 +13,7 @@ from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 from dataflow.transports import graph
-from dataflow.transports.nixl_read import NixlActor, NixlEndpoint
+from dataflow.transports.nixl_read import NixlReadActor, NixlReadEndpoint
 
 pytest.importorskip("nixl")
 
@@ -48,18 +48,18 @@ MODES = [  # message, flags, iterations between verifications
 ]
 
 
-class LocalNixlActor(NixlActor):
+class LocalReadActor(NixlReadActor):
     def forward_step(self, task, *handles):
         inputs = [self.pass_through(task, handle) for handle in handles]
         return super().forward_step(task, *inputs)
 
 
-class LocalNixlEndpoints(LocalEndpoints):
+class LocalReadEndpoints(LocalEndpoints):
     """The driver and all actors, each with an agent of NIXL. Function calls pass the handles."""
 
     transport = TRANSPORTS["graph nixl-read"]
-    driver_class = NixlEndpoint
-    actor_class = LocalNixlActor
+    driver_class = NixlReadEndpoint
+    actor_class = LocalReadActor
 
     def __init__(self, flow=DEMO, **options):
         super().__init__(flow, **options)
@@ -85,7 +85,7 @@ class LocalNixlEndpoints(LocalEndpoints):
 def test_messages_arrive_unchanged_as_copies(flow, message, options, group):
     if flow in (RICH, COLOCATED):
         message = "packed"  # they have strings
-    endpoints = LocalNixlEndpoints(flow, message=message, **options)
+    endpoints = LocalReadEndpoints(flow, message=message, **options)
     for first in range(1, 2 * group + 1, group):
         for number in range(first, first + group):
             endpoints.run(number)
@@ -94,7 +94,7 @@ def test_messages_arrive_unchanged_as_copies(flow, message, options, group):
 
 
 def test_no_endpoint_writes_into_memory_that_a_reader_has_not_read():
-    endpoints = LocalNixlEndpoints(timeout=0.1)
+    endpoints = LocalReadEndpoints(timeout=0.1)
     policy = endpoints.actors["policy"]
     slots = len(policy.outboxes["policy"].pool)
     for number in range(1, slots + 1):
@@ -106,7 +106,7 @@ def test_no_endpoint_writes_into_memory_that_a_reader_has_not_read():
 
 
 def test_a_changed_byte_in_the_memory_of_a_sender_is_found():
-    endpoints = LocalNixlEndpoints()
+    endpoints = LocalReadEndpoints()
     endpoints.run(1)
     assert endpoints.verify(1) == {}
     slot = endpoints.actors["policy"].outboxes["policy"].buffers[2]
@@ -116,7 +116,7 @@ def test_a_changed_byte_in_the_memory_of_a_sender_is_found():
 
 
 def test_parameters_are_read_from_where_their_sender_keeps_them():
-    endpoints = LocalNixlEndpoints(UPDATES)
+    endpoints = LocalReadEndpoints(UPDATES)
     for number in (1, 2, 3):
         endpoints.run(number)
         for endpoint in endpoints.all:
@@ -133,7 +133,7 @@ def test_parameters_are_read_from_where_their_sender_keeps_them():
 ])  # fmt: skip
 def test_what_is_no_handle_of_the_next_message_is_rejected(handle, error):
     with pytest.raises(RunFailed, match=error):
-        LocalNixlEndpoints().run(1, on_edge("driver -> policy", lambda _: handle))
+        LocalReadEndpoints().run(1, on_edge("driver -> policy", lambda _: handle))
 
 
 def test_each_input_is_read_by_a_call_of_its_own(monkeypatch):
