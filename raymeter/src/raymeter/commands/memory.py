@@ -10,10 +10,11 @@ from raymeter.commands.run import (
     errors_shown,
     has_recording,
     make_folder,
+    remove_empty,
     say_nothing_recorded,
     warn_of_client,
 )
-from raymeter.launch import environment_of, find_program, run_program
+from raymeter.launch import environment_of, find_program, may_be_client, run_program
 from raymeter.memory.processes import ProcessSampler, read_samples
 from raymeter.profile.program import join
 from raymeter.profile.reader import read_recording
@@ -33,7 +34,8 @@ def main(arguments: Namespace) -> int:
     words = find_program(arguments.program, arguments.module)
     folder = make_folder(arguments.output, arguments.program[0])
     warn_of_client(os.environ)
-    environment = environment_of(os.environ, folder, arguments.min_bytes)
+    is_client = may_be_client(os.environ, words)
+    environment = environment_of(os.environ, folder, arguments.min_bytes, is_client)
     environment[INTERVAL] = str(arguments.seconds)
     environment.setdefault(CALL_SITES, "1")
 
@@ -43,6 +45,7 @@ def main(arguments: Namespace) -> int:
     code = run_program(words, environment, watch)
     if not has_recording(folder):
         say_nothing_recorded(code)
+        remove_empty(folder)
         return code
     with errors_shown(folder):
         show_folder(folder, arguments.step)

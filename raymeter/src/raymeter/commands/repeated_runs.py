@@ -8,7 +8,7 @@ from pathlib import Path
 
 from raymeter.advice import Profile, advise
 from raymeter.errors import UserError
-from raymeter.launch import INTERRUPTED, environment_of, run_program
+from raymeter.launch import INTERRUPTED, environment_of, may_be_client, run_program
 from raymeter.memory.processes import ProcessSampler, peak_bytes, read_samples
 from raymeter.profile.reader import read_recording
 
@@ -51,7 +51,9 @@ class Recorder:
         folder = self.folder / name
         folder.mkdir(0o700, parents=True)
         print(f"  {name}: {program.label}", file=sys.stderr, flush=True)
-        environment = environment_of({**os.environ, **program.settings}, folder, self.min_bytes)
+        users = {**os.environ, **program.settings}
+        is_client = may_be_client(users, program.words, program.folder)
+        environment = environment_of(users, folder, self.min_bytes, is_client)
         output = folder / OUTPUT
 
         def watch(process: int) -> ProcessSampler:
