@@ -48,6 +48,7 @@ SETTINGS = (
     "MALLOC_ARENA_MAX",
     "LD_PRELOAD",
     "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS",
+    "RAYMETER_MEMORY_SECONDS",
 )
 
 now = time.time  # the same clock in all processes of a machine

@@ -26,6 +26,7 @@ from raymeter.profile.events import (
 )
 
 CALLS = ("call", "get", "wait", "next", "put", "channel")
+MEMORY_SECONDS = "RAYMETER_MEMORY_SECONDS"  # with which `raymeter memory` asks for samples
 PLAIN = {  # events without others inside of them: their type, and the list in which they are
     "received": (Received, "received"),
     "fetch": (Fetch, "fetches"),
@@ -63,6 +64,11 @@ class Recording:
         """Return whether a driver has not written its end."""
         costs = [process.recorder for process in self.drivers]
         return any(cost is None or not cost.has_ended for cost in costs)
+
+    @property
+    def is_of_memory(self) -> bool:
+        """Return whether `raymeter memory` made it: other profiles have few samples of memory, or none."""
+        return any(MEMORY_SECONDS in process.settings for process in self.drivers)
 
     @property
     def start(self) -> float:
