@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from raymeter.causes import memory as causes
-from raymeter.commands.output import show_text
+from raymeter.commands.output import say_damaged, show_text
 from raymeter.commands.run import (
     errors_shown,
     has_recording,
@@ -62,6 +62,7 @@ def profile_folder(words: list[str]) -> Path | None:
 def show_folder(folder: Path, step: str | None) -> None:
     """Print what filled the memory; raise UserError without a profile."""
     recording = read_recording(folder)
+    say_damaged(recording.damaged)
     program = join(recording)
     steps = find_steps(program, step)
     samples = read_samples(folder)

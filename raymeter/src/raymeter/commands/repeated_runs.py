@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from raymeter.advice import Profile, advise
+from raymeter.commands.output import say_damaged
 from raymeter.errors import UserError
 from raymeter.launch import INTERRUPTED, environment_of, may_be_client, run_program
 from raymeter.memory.processes import ProcessSampler, peak_bytes, read_samples
@@ -70,7 +71,9 @@ class Recorder:
 
 def read_run(folder: Path, step: str | None) -> Run:
     """Return the run whose profile is in a folder; raise UserError if there is none."""
-    profile = advise(read_recording(folder), step)
+    recording = read_recording(folder)
+    say_damaged(recording.damaged)
+    profile = advise(recording, step)
     return Run(profile, peak_bytes(read_samples(folder)))
 
 

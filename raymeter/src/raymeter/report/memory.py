@@ -46,6 +46,8 @@ def describe_answer(findings: Sequence[Finding], recording: Recording) -> str:
             "It is not known whether memory is a problem: this profile was made without samples of memory. "
             "`raymeter memory SCRIPT` runs the program with them."
         )
+    if not findings and recording.damaged:
+        return "It is not known whether memory is a problem: files of the profile are damaged."
     if not findings:
         return "Memory is not your problem: nothing is kept that raymeter knows a change for."
     first = findings[0]

@@ -93,6 +93,8 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
     share = f"{say_share(moving)} ({step}){waiting}"
     if recording.was_killed:
         return f"{share}. This is no all-clear: the program was killed."
+    if recording.damaged:
+        return f"{share}. This is no all-clear: files of the profile are damaged."
     alone = say_alone(profile)
     return f"{share}: data is not your problem. {alone}" if alone else f"{share}: not your problem."
 
