@@ -1,6 +1,8 @@
 """Start the user's program with the recorder, and wait for it."""
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ CLIENT = "ray://"  # begins the address of Ray Client
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 128 + signal.SIGINT  # exit code of a program that Ctrl-C has ended
 POLL_SECONDS = 1.0
+MAIN = "__main__.py"  # in a folder that Python can run
 IMPORTED = "imported"  # in the folder of a profile
 
 
@@ -30,9 +33,44 @@ def find_program(words: Sequence[str], is_module: bool) -> list[str]:
         )
     if is_module:
         return ["-m", *words]
-    if not Path(words[0]).is_file():
+    if not is_program(Path(words[0])):
         raise UserError(f"{words[0]}: no such script. Flags of your program go after the script")
     return [*words]
+
+
+def is_program(path: Path) -> bool:
+    """Return whether Python can run a path: a file, or a folder with __main__.py."""
+    return path.is_file() or (path / MAIN).is_file()
+
+
+def read_words(words: Sequence[str], is_module: bool) -> tuple[bool, list[str]]:
+    """Return whether a program is a module, and its words, without "--" and "python" before them.
+
+    Raise UserError if this is another Python than the one of raymeter, which runs the program.
+    """
+    words = list(words)
+    if words and words[0] == "--":
+        words = words[1:]
+    if is_module:
+        return True, words
+    if len(words) > 1 and is_python(words[0]):
+        words = words[1:]
+    if words and words[0] == "-m":
+        return True, words[1:]
+    return False, words
+
+
+def is_python(word: str) -> bool:
+    """Return whether a word is the Python that runs raymeter; raise UserError for another Python."""
+    found = shutil.which(word)
+    if found is None or not re.fullmatch(r"python[\d.]*", Path(word).name):
+        return False
+    if not os.path.samefile(os.path.dirname(found), os.path.dirname(sys.executable)):
+        raise UserError(
+            f"{word} is {found}, and raymeter runs programs with {sys.executable}. Leave the word out, or install "
+            "raymeter there"
+        )
+    return True
 
 
 def environment_of(
@@ -76,8 +114,11 @@ def read_program(words: Sequence[str], folder: Path) -> str:
     name = words[0]
     if name == "-m":
         name = words[1].replace(".", os.sep) + ".py"
+    path = folder / name
+    if (path / MAIN).is_file():
+        path = path / MAIN
     try:
-        return (folder / name).read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 

@@ -14,7 +14,7 @@ from raymeter.commands.run import (
     say_nothing_recorded,
     warn_of_client,
 )
-from raymeter.launch import environment_of, find_program, may_be_client, run_program
+from raymeter.launch import environment_of, find_program, is_program, may_be_client, run_program
 from raymeter.memory.processes import ProcessSampler, read_samples
 from raymeter.profile.program import join
 from raymeter.profile.reader import read_recording
@@ -54,9 +54,12 @@ def main(arguments: Namespace) -> int:
 
 def profile_folder(words: list[str]) -> Path | None:
     """Return the folder of a profile, if that is the only word."""
-    if len(words) == 1 and Path(words[0]).is_dir():
-        return Path(words[0])
-    return None
+    if len(words) != 1 or not Path(words[0]).is_dir():
+        return None
+    folder = Path(words[0])
+    if is_program(folder) and not has_recording(folder):
+        return None
+    return folder
 
 
 def show_folder(folder: Path, step: str | None) -> None:

@@ -104,7 +104,7 @@ def fill_folder(folder: Path) -> None:
 
 def name_folder(program: str) -> Path:
     """Return a new folder in the current one, named after the time and the program."""
-    name = f"{time.strftime('%Y%m%dT%H%M%S')}-{Path(program).stem}"
+    name = f"{time.strftime('%Y%m%dT%H%M%S')}-{Path(program).resolve().stem}"
     folder = PROFILES / name
     number = 2
     while folder.exists():
