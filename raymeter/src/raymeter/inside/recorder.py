@@ -139,6 +139,7 @@ class Recorder:
         self.has_failed = False
         self.has_ended = False
         self.ending = threading.Event()
+        self.waiting = threading.Event()  # set while the thread has lines to look after
         self.thread = None
         os.makedirs(folder, 0o700, exist_ok=True)
         self.process = f"{os.uname().nodename}-{os.getpid()}"
@@ -184,12 +185,21 @@ class Recorder:
         while not self.ending.wait(seconds):
             is_busy = is_worker and self.events != known_events
             known_events = self.events
-            if is_busy or not self.lines:
+            if is_busy:
+                continue
+            if not self.lines:
+                self.sleep_until_lines()
                 continue
             try:
                 self.flush()
             except OSError:
                 return  # the next call ends recording
+
+    def sleep_until_lines(self):
+        """Wait for the next line, without a look again and again. A line that came meanwhile is seen."""
+        self.waiting.clear()
+        if not self.lines:
+            self.waiting.wait()
 
     def number(self):
         """Return a number that no other event of this process has."""
@@ -203,6 +213,8 @@ class Recorder:
             self.left_out_events += 1
             return
         self.lines.append(event)
+        if not self.waiting.is_set():
+            self.waiting.set()
         if len(self.lines) >= MAX_WAITING_LINES or now() - self.last_flush > FLUSH_SECONDS:
             self.flush()
 
@@ -266,6 +278,7 @@ class Recorder:
     def end(self):
         """Write everything; the interpreter ends."""
         self.ending.set()
+        self.waiting.set()
         if self.thread is not None:
             self.thread.join(JOIN_SECONDS)
         self.close()
