@@ -9,6 +9,7 @@ from raymeter.profile.groups import Group, group_messages, in_steps
 from raymeter.profile.program import Program, join
 from raymeter.profile.reader import Recording
 from raymeter.profile.steps import Steps, find_steps
+from raymeter.simulate.measured import read_measured, replace_predictions
 from raymeter.simulate.predict import predict
 
 NO_PROBLEM_SHARE = 0.05  # of a step that all advice together must save
@@ -53,11 +54,15 @@ class Profile:
 
 
 def advise(recording: Recording, step_name: str | None = None) -> Profile:
-    """Return the profile of a recording; raise UserError if no step has this name."""
+    """Return the profile of a recording; raise UserError if no step has this name.
+
+    What `raymeter try` has measured of it replaces predictions.
+    """
     whole = join(recording)
     all_steps = find_steps(whole, step_name)
     program, steps = take_excerpt(whole, all_steps)
     findings = causes.find_all(program, steps)
     groups = group_messages(in_steps(program.messages, steps))
-    advice = predict(program, steps, findings)
+    measured = read_measured(recording.folder, steps.name)
+    advice = replace_predictions(predict(program, steps, findings), measured)
     return Profile(program, steps, groups, findings, advice, all_steps.count)

@@ -9,7 +9,7 @@ from typing import NoReturn
 from raymeter import __version__
 from raymeter.commands import compare, explain, memory, run, show, try_changes
 from raymeter.errors import UserError
-from raymeter.launch import INTERRUPTED
+from raymeter.launch import INTERRUPTED, read_words
 from raymeter.units import parse_bytes
 
 VERBS = ("run", "show", "try", "compare", "explain", "memory")
@@ -90,15 +90,22 @@ def run_verb(verb: str, words: Sequence[str]) -> int:
     if verb == "show":
         return show.main(show_parser().parse_args(words))
     if verb == "try":
-        return try_changes.main(try_parser().parse_args(words))
+        return try_changes.main(parse(try_parser(), words))
     if verb == "compare":
-        before, after = compare.split_words(words)
-        return compare.main(compare_parser().parse_args(before), after)
+        before, after = compare.split_words(compare.put_flags_first(words))
+        return compare.main(parse(compare_parser(), before), after)
     if verb == "memory":
-        return memory.main(memory_parser().parse_args(words))
+        return memory.main(parse(memory_parser(), words))
     if verb == "explain":
         return explain.main(explain_parser().parse_args(words))
-    return run.main(run_parser().parse_args(words))
+    return run.main(parse(run_parser(), words))
+
+
+def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a verb that runs a program."""
+    arguments = parser.parse_args(words)
+    arguments.module, arguments.program = read_words(arguments.program, arguments.module)
+    return arguments
 
 
 def run_parser() -> argparse.ArgumentParser:

@@ -35,8 +35,9 @@ def format_times(count: float) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """Return the bytes of a text such as "100KiB"; raise ValueError for another text."""
-    match = re.fullmatch(r"([\d.]+)\s*([KMG]i?B|B)", text.strip())
+    """Return the bytes of a text such as "100KiB" or "1mb"; raise ValueError for another text."""
+    sizes = {name.lower(): size for name, size in SIZES.items()}
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([kmg]i?b|b)", text.strip().lower())
     if match is None:
         raise ValueError(f"{text!r}: give a size with its unit, such as 100KiB or 2MB")
-    return int(float(match[1]) * SIZES[match[2]])
+    return int(float(match[1]) * sizes[match[2]])

@@ -34,6 +34,30 @@ def test_a_driver_writes_what_waits_although_nothing_follows(made_recorder, tmp_
     assert '"has_ended":true' in read_events(tmp_path)[-1]
 
 
+def test_a_worker_writes_what_waits_when_it_is_idle_and_not_while_it_is_busy(
+    made_recorder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(recorder.ray_internals, "is_worker", lambda: True)
+    monkeypatch.setattr(recorder, "IDLE_SECONDS", 0.4)
+    monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1e9)  # no call writes them
+    monkeypatch.setattr(calls, "recorder", None)
+    monkeypatch.setattr(calls, "WRAPPERS", {})
+    monkeypatch.setattr(calls, "Recorder", lambda *_: made_recorder)
+    monkeypatch.setattr(calls.os, "register_at_fork", lambda **_: None)
+    monkeypatch.setenv("RAYMETER_FOLDER", str(tmp_path))
+    monkeypatch.setenv("RAYMETER_MIN_BYTES", "1")
+    calls.install()
+    end = time.monotonic() + 1.2
+    while time.monotonic() < end:
+        made_recorder.write({"event": "get"})
+        time.sleep(0.01)
+    assert '{"event":"get"}' not in read_events(tmp_path)
+    end = time.monotonic() + 20
+    while time.monotonic() < end and '{"event":"get"}' not in read_events(tmp_path):
+        time.sleep(0.05)
+    assert '{"event":"get"}' in read_events(tmp_path)
+
+
 def test_after_a_line_that_was_not_written_recording_ends(made_recorder):
     made_recorder.has_failed = True
     with pytest.raises(OSError):

@@ -10,13 +10,14 @@ MB = 10**6
 DRIVER, WORKER = "host-1", "host-2"
 TASK = "{:048x}"
 OBJECT = TASK + "{:08x}"
+SAMPLED = {"RAYMETER_MEMORY_SECONDS": "0.5"}  # as `raymeter memory` sets it
 
 
 def recording() -> Recording:
     """Return a driver with process id 1, and a worker with 2."""
     made = Recording(Path("made-up"))
     made.processes = [
-        Process(process=DRIVER, pid=1, role="driver", ray="2.60.0"),
+        Process(process=DRIVER, pid=1, role="driver", ray="2.60.0", settings=dict(SAMPLED)),
         Process(process=WORKER, pid=2, role="worker", ray="2.60.0"),
     ]
     return made

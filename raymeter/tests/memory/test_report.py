@@ -59,6 +59,17 @@ def test_unknown_things_are_called_unknown() -> None:
     assert "Memory of the processes: unknown" in text
 
 
+def test_a_profile_without_samples_is_no_all_clear_and_says_what_samples_it() -> None:
+    program = made_up.with_store(made_up.recording(), 200 * MB)
+    program.recording.processes[0].settings.clear()  # as `raymeter` has run it
+    text = " ".join(render(program).split())
+    assert "not your problem" not in text and "smaps_rollup" not in text
+    assert text.startswith("It is not known whether memory is a problem")
+    assert "`raymeter memory SCRIPT` runs the program" in text
+    assert "Object store: at most 191 MiB of 191 MiB (100 %); nothing was spilled." in text
+    assert "Who keeps objects: not sampled. Memory of the processes: not sampled." in text
+
+
 def test_spilled_bytes_are_said_with_their_time() -> None:
     program = made_up.with_store(made_up.recording(), 200 * MB, spilled=100 * MB, restored=50 * MB)
     assert "95.4 MiB spilled in 0 ms, 47.7 MiB restored in 0 ms" in " ".join(

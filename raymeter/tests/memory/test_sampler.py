@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 pytest.importorskip("ray")
 from raymeter.inside import memory, place, ray_internals
+from raymeter.inside.recorder import Recorder
+from raymeter.profile.reader import read_recording
 
 JOB = b"job1"
 
@@ -145,3 +148,12 @@ def test_the_line_of_a_reference_is_the_innermost_one_of_the_user() -> None:
     assert memory.user_line(site) == "/home/me/train.py:18"
     assert memory.user_line("disabled") == ""
     assert memory.user_line("") == ""
+
+
+def test_a_recording_says_that_raymeter_memory_has_asked_for_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYMETER_MEMORY_SECONDS", "0.5")
+    made = Recorder(str(tmp_path), "1", [])
+    made.close()
+    assert read_recording(tmp_path).is_of_memory

@@ -16,6 +16,7 @@ from made_programs import (
     make_steps,
 )
 from raymeter.findings import Advice, Prediction
+from raymeter.profile.events import RecorderCost, Run
 from raymeter.profile.steps import Steps
 from raymeter.report import summary, terminal
 from raymeter.report.words import name_place, relative
@@ -176,6 +177,35 @@ def test_it_says_if_the_driver_was_killed_or_calls_were_not_timed():
     assert "counted all short calls, and timed one in 8." in text
     complete = join_words(terminal.render(make_loop_profile(make_finding())))
     assert "killed" not in complete and "short calls" not in complete
+
+
+@pytest.mark.parametrize(
+    ("last_line", "seconds", "has_ended", "is_said"),
+    [
+        (1.32, 0.04, False, True),
+        (1.32, 0.04, True, False),
+        (9.0, 0.04, False, False),  # the worker has written a line after its last task
+        (1.32, 0.001, False, False),  # a task that is so short has no line
+    ],
+)
+def test_it_says_if_the_last_lines_of_a_worker_are_missing(last_line, seconds, has_ended, is_said):
+    profile = make_loop_profile()
+    recording = profile.program.recording
+    [_, worker] = recording.processes
+    worker.recorder = RecorderCost(time=last_line, has_ended=has_ended)
+    for task in recording.tasks:
+        task.execute = (task.running, task.running + seconds)
+    text = join_words(terminal.render(profile))
+    assert ("The last calls of 1 worker are missing: Ray ended it at once." in text) == is_said
+
+
+def test_a_worker_that_has_written_all_its_runs_is_not_cut():
+    profile = make_loop_profile()
+    recording = profile.program.recording
+    [_, worker] = recording.processes
+    worker.recorder = RecorderCost(time=0.5, has_ended=False)
+    recording.runs = [Run(worker.process, by=task.task) for task in recording.tasks]
+    assert "missing" not in terminal.render(profile)
 
 
 def test_a_program_that_was_killed_gets_no_all_clear():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from raymeter.commands import memory, run
 from raymeter.errors import UserError
-from raymeter.launch import HOOK, UV_RUN, environment_of
+from raymeter.launch import HOOK, UV_RUN, environment_of, may_be_client
 
 from raymeter import command_line
 
@@ -24,6 +24,13 @@ signal.signal(signal.SIGINT, end)
 pathlib.Path("ready").touch()
 time.sleep(60)
 """
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def start_sleeper(folder: Path) -> subprocess.Popen[bytes]:
@@ -66,6 +73,41 @@ def test_the_hooks_of_the_user_are_remembered(tmp_path: Path) -> None:
         assert environment["RAYMETER_USERS_UV_RUN"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "address", "is_kept"),
+    [
+        ("", ["train.py"], "ray://head:10001", True),
+        ("", ["train.py", "--address=ray://head:10001"], "", True),
+        ("ray.init('ray://head:10001')", ["train.py"], "", True),
+        ("ray.init('ray://head:10001')", ["-m", "train"], "", True),
+        ("ray.init()", ["train.py"], "", False),
+    ],
+)
+def test_a_client_keeps_rays_own_hook_for_uv_run(
+    tmp_path: Path, text: str, words: list[str], address: str, is_kept: bool
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+    own = {"RAY_ADDRESS": address}
+    is_client = may_be_client(own, words, tmp_path)
+    outer = environment_of(own, tmp_path / "a", 1, is_client)
+    assert outer.get(UV_RUN, "unset") == ("unset" if is_kept else "0")
+    off = environment_of({**own, UV_RUN: "0"}, tmp_path / "b", 1, is_client)
+    assert off[UV_RUN] == "0"
+
+
+@pytest.mark.parametrize("verb", [["train.py"], ["memory", "train.py"]])
+def test_each_verb_that_runs_a_program_asks_whether_it_is_a_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(UV_RUN, raising=False)
+    text = f"import os; open('seen', 'w').write(os.environ.get('{UV_RUN}', 'unset'))  # "
+    for address, seen in (("", "0"), ("ray://head", "unset")):
+        Path("train.py").write_text(text + address)
+        assert command_line.main(verb) == 0
+        assert Path("seen").read_text() == seen
+
+
 def test_profiles_are_left_out_of_folders_that_ray_uploads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +136,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_the_start(tmp_path: 
         run.make_folder(tmp_path / "file" / "out", "train.py")
 
 
+@pytest.mark.parametrize("verb", [[], ["memory"]])
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
@@ -102,16 +145,15 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_the_start(tmp_path: 
     ],
 )
 def test_a_program_without_ray_leaves_one_line_and_no_folder(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
     capsys: pytest.CaptureFixture[str],
     text: str,
     code: int,
     words: str,
+    verb: list[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("train.py").write_text(text)
-    assert command_line.main(["train.py"]) == code
+    (folder / "train.py").write_text(text)
+    assert command_line.main([*verb, "train.py"]) == code
     [line] = capsys.readouterr().err.splitlines()
     assert words in line
     assert list(Path("raymeter-profiles").iterdir()) == []

@@ -10,10 +10,11 @@ from raymeter.commands.output import show_text
 from raymeter.commands.repeated_runs import Program, Recorder, Run, read_run, run_interleaved
 from raymeter.commands.run import make_folder
 from raymeter.errors import UserError
-from raymeter.launch import find_program
+from raymeter.launch import find_program, is_program, read_words
 from raymeter.report.comparison import render_markdown, render_text
 
 SEPARATOR = "--"
+PROGRAM_FLAGS = ("-m", "--folders", "--set")  # with which programs are compared, and no profiles
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
@@ -25,6 +26,19 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
     before = words[:position]
     after = words[position + 1 :]
     return before, after
+
+
+def put_flags_first(words: Sequence[str]) -> list[str]:
+    """Return the words with two profiles at their end.
+
+    A profile has no flags, so that all flags are those of compare.
+    """
+    profiles = [word for word in words if has_profile(Path(word))]
+    others = [word for word in words if word not in profiles and word != SEPARATOR]
+    programs = [word for word in others if word in PROGRAM_FLAGS or is_program(Path(word))]
+    if len(profiles) != 2 or programs:
+        return list(words)
+    return [*others, *profiles]
 
 
 def main(arguments: Namespace, after: list[str] | None) -> int:
@@ -91,7 +105,7 @@ def find_programs(arguments: Namespace, after: list[str] | None) -> list[Program
             )
         return same_program(arguments, after)
     before_words = find_program(arguments.program, arguments.module)
-    is_module, after = without_module_flag(after)
+    is_module, after = read_words(after, is_module=False)
     after_words = find_program(after, is_module)
     return [Program("before", before_words), Program("after", after_words)]
 
@@ -99,7 +113,7 @@ def find_programs(arguments: Namespace, after: list[str] | None) -> list[Program
 def same_program(arguments: Namespace, words: list[str]) -> list[Program]:
     """Return one program in two folders, or with and without settings."""
     settings = dict(read_setting(text) for text in arguments.settings)
-    is_module, words = without_module_flag(words)
+    is_module, words = read_words(words, is_module=False)
     if not arguments.folders:
         found = find_program(words, is_module)
         return [Program("before", found), Program("after", found, settings)]
@@ -120,15 +134,8 @@ def check_folder(folder: Path, is_module: bool, words: Sequence[str]) -> None:
     if not words:
         raise UserError("no program: give it after --, such as --folders main branch -- train.py")
     script = folder / words[0]
-    if not is_module and not script.is_file():
+    if not is_module and not is_program(script):
         raise UserError(f"{script}: no such script")
-
-
-def without_module_flag(words: list[str]) -> tuple[bool, list[str]]:
-    """Return whether the words begin with "-m", and the words after it."""
-    if words and words[0] == "-m":
-        return True, words[1:]
-    return False, words
 
 
 def read_setting(text: str) -> tuple[str, str]:

@@ -5,15 +5,16 @@ from argparse import Namespace
 from pathlib import Path
 
 from raymeter.causes import memory as causes
-from raymeter.commands.output import show_text
+from raymeter.commands.output import say_damaged, show_text
 from raymeter.commands.run import (
     errors_shown,
     has_recording,
     make_folder,
+    remove_empty,
     say_nothing_recorded,
     warn_of_client,
 )
-from raymeter.launch import environment_of, find_program, run_program
+from raymeter.launch import environment_of, find_program, is_program, may_be_client, run_program
 from raymeter.memory.processes import ProcessSampler, read_samples
 from raymeter.profile.program import join
 from raymeter.profile.reader import read_recording
@@ -33,7 +34,8 @@ def main(arguments: Namespace) -> int:
     words = find_program(arguments.program, arguments.module)
     folder = make_folder(arguments.output, arguments.program[0])
     warn_of_client(os.environ)
-    environment = environment_of(os.environ, folder, arguments.min_bytes)
+    is_client = may_be_client(os.environ, words)
+    environment = environment_of(os.environ, folder, arguments.min_bytes, is_client)
     environment[INTERVAL] = str(arguments.seconds)
     environment.setdefault(CALL_SITES, "1")
 
@@ -43,6 +45,7 @@ def main(arguments: Namespace) -> int:
     code = run_program(words, environment, watch)
     if not has_recording(folder):
         say_nothing_recorded(code)
+        remove_empty(folder)
         return code
     with errors_shown(folder):
         show_folder(folder, arguments.step)
@@ -51,14 +54,18 @@ def main(arguments: Namespace) -> int:
 
 def profile_folder(words: list[str]) -> Path | None:
     """Return the folder of a profile, if that is the only word."""
-    if len(words) == 1 and Path(words[0]).is_dir():
-        return Path(words[0])
-    return None
+    if len(words) != 1 or not Path(words[0]).is_dir():
+        return None
+    folder = Path(words[0])
+    if is_program(folder) and not has_recording(folder):
+        return None
+    return folder
 
 
 def show_folder(folder: Path, step: str | None) -> None:
     """Print what filled the memory; raise UserError without a profile."""
     recording = read_recording(folder)
+    say_damaged(recording.damaged)
     program = join(recording)
     steps = find_steps(program, step)
     samples = read_samples(folder)

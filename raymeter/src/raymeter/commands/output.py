@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 
 
 def show_text(text: str) -> None:
@@ -12,6 +13,12 @@ def show_text(text: str) -> None:
         drop_output()
         if not isinstance(error, BrokenPipeError):
             print(f"raymeter: standard output: {error.strerror}", file=sys.stderr)
+
+
+def say_damaged(sentences: Sequence[str]) -> None:
+    """Say in one line each which files of a profile cannot be read."""
+    for sentence in sentences:
+        print(f"raymeter: {sentence}", file=sys.stderr)
 
 
 def drop_output() -> None:

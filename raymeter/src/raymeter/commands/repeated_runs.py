@@ -1,19 +1,23 @@
 """Run a program several times with the recorder, for `raymeter try` and `raymeter compare`."""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from raymeter.advice import Profile, advise
+from raymeter.commands.output import say_damaged
+from raymeter.commands.run import has_recording, remove_empty
 from raymeter.errors import UserError
-from raymeter.launch import INTERRUPTED, environment_of, run_program
+from raymeter.launch import INTERRUPTED, environment_of, may_be_client, run_program
 from raymeter.memory.processes import ProcessSampler, peak_bytes, read_samples
 from raymeter.profile.reader import read_recording
 
 OUTPUT = "output.txt"  # of the program, in the folder of its profile
 SAMPLE_SECONDS = 0.25
+SHOWN_LINES = 20  # of the output of a program that fails
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,16 @@ class Recorder:
     step: str | None = None
 
     def run(self, program: Program, name: str) -> Run:
-        """Run a program once; raise UserError if it fails, because then its times mean nothing."""
+        """Run a program once; raise UserError if it fails, because then its times mean nothing.
+
+        Such a run leaves no folder.
+        """
         folder = self.folder / name
         folder.mkdir(0o700, parents=True)
         print(f"  {name}: {program.label}", file=sys.stderr, flush=True)
-        environment = environment_of({**os.environ, **program.settings}, folder, self.min_bytes)
+        users = {**os.environ, **program.settings}
+        is_client = may_be_client(users, program.words, program.folder)
+        environment = environment_of(users, folder, self.min_bytes, is_client)
         output = folder / OUTPUT
 
         def watch(process: int) -> ProcessSampler:
@@ -60,15 +69,38 @@ class Recorder:
         with output.open("wb") as file:
             code = run_program(program.words, environment, watch, file, program.folder)
         if code == INTERRUPTED:
+            self.remove(folder)
             raise KeyboardInterrupt
         if code:
-            raise UserError(f"{program.label} ended with exit code {code}: its output is {output}")
+            show_end(output)
+            self.remove(folder)
+            raise UserError(
+                f"{program.label} ended with exit code {code}; the end of its output is above"
+            )
+        if not has_recording(folder):
+            self.remove(folder)
+            raise UserError(f"{program.label} has no profile: the program has not called ray.init")
         return read_run(folder, self.step)
+
+    def remove(self, folder: Path) -> None:
+        """Remove the folder of a run, and the one above it if it has no other run."""
+        shutil.rmtree(folder, ignore_errors=True)
+        if not any(path.is_dir() for path in self.folder.iterdir()):
+            remove_empty(self.folder)
+
+
+def show_end(output: Path) -> None:
+    """Print the last lines of what a program has written."""
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    for line in lines[-SHOWN_LINES:]:
+        print(f"    {line}", file=sys.stderr)
 
 
 def read_run(folder: Path, step: str | None) -> Run:
     """Return the run whose profile is in a folder; raise UserError if there is none."""
-    profile = advise(read_recording(folder), step)
+    recording = read_recording(folder)
+    say_damaged(recording.damaged)
+    profile = advise(recording, step)
     return Run(profile, peak_bytes(read_samples(folder)))
 
 

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from raymeter.commands import show
 from raymeter.errors import NO_CLIENT, UserError
-from raymeter.launch import IMPORTED, environment_of, find_program, run_program
+from raymeter.launch import (
+    CLIENT,
+    IMPORTED,
+    environment_of,
+    find_program,
+    may_be_client,
+    run_program,
+)
+from raymeter.memory.processes import FILE as SAMPLES
 
 PROFILES = Path("raymeter-profiles")
 IGNORE_FILE = ".gitignore"
@@ -25,7 +33,8 @@ def main(arguments: Namespace) -> int:
     words = find_program(arguments.program, arguments.module)
     folder = make_folder(arguments.output, arguments.program[0])
     warn_of_client(os.environ)
-    environment = environment_of(os.environ, folder, arguments.min_bytes)
+    is_client = may_be_client(os.environ, words)
+    environment = environment_of(os.environ, folder, arguments.min_bytes, is_client)
     code = run_program(words, environment)
     if not has_recording(folder):
         say_nothing_recorded(code)
@@ -95,7 +104,7 @@ def fill_folder(folder: Path) -> None:
 
 def name_folder(program: str) -> Path:
     """Return a new folder in the current one, named after the time and the program."""
-    name = f"{time.strftime('%Y%m%dT%H%M%S')}-{Path(program).stem}"
+    name = f"{time.strftime('%Y%m%dT%H%M%S')}-{Path(program).resolve().stem}"
     folder = PROFILES / name
     number = 2
     while folder.exists():
@@ -111,7 +120,7 @@ def has_recording(folder: Path) -> bool:
 
 def say_nothing_recorded(code: int) -> None:
     """Say in one line why nothing was recorded, if no line has said it before the program began."""
-    if not is_client(os.environ):
+    if not has_client_address(os.environ):
         print(f"raymeter: nothing was recorded: {describe_nothing(code)}", file=sys.stderr)
 
 
@@ -128,6 +137,7 @@ def describe_nothing(code: int) -> str:
 def remove_empty(folder: Path) -> None:
     """Remove the folder of a profile in which nothing was recorded."""
     (folder / IGNORE_FILE).unlink(missing_ok=True)
+    (folder / SAMPLES).unlink(missing_ok=True)
     shutil.rmtree(folder / IMPORTED, ignore_errors=True)
     with suppress(OSError):  # the user has put something there
         folder.rmdir()
@@ -135,10 +145,10 @@ def remove_empty(folder: Path) -> None:
 
 def warn_of_client(environment: Mapping[str, str]) -> None:
     """Say in one line that a program of Ray Client cannot be recorded. It runs in any case."""
-    if is_client(environment):
+    if has_client_address(environment):
         print(f"raymeter: RAY_ADDRESS={environment['RAY_ADDRESS']}: {NO_CLIENT}", file=sys.stderr)
 
 
-def is_client(environment: Mapping[str, str]) -> bool:
+def has_client_address(environment: Mapping[str, str]) -> bool:
     """Return whether the environment makes a program a client. Its own code can do that, too."""
-    return environment.get("RAY_ADDRESS", "").startswith("ray://")
+    return environment.get("RAY_ADDRESS", "").startswith(CLIENT)

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from raymeter.advice import Profile, advise
-from raymeter.commands.output import show_text
+from raymeter.commands.output import say_damaged, show_text
 from raymeter.errors import UserError
 from raymeter.profile.reader import read_recording
 from raymeter.report import flow, html, perfetto, summary, terminal
@@ -36,7 +36,9 @@ def load_profile(folder: Path, step: str | None) -> Profile:
     """
     gc.disable()
     try:
-        return advise(read_recording(folder), step)
+        recording = read_recording(folder)
+        say_damaged(recording.damaged)
+        return advise(recording, step)
     finally:
         gc.enable()
 

@@ -13,9 +13,11 @@ from raymeter.causes.pickled import ZERO_COPY
 from raymeter.commands.output import show_text
 from raymeter.commands.repeated_runs import Program, Recorder, Run, run_interleaved, seconds_of
 from raymeter.commands.run import make_folder
+from raymeter.errors import UserError
 from raymeter.launch import find_program
 from raymeter.profile.events import Received, Sent
 from raymeter.report.words import wrap_list
+from raymeter.simulate.measured import TriedSetting, write_measured
 from raymeter.statistics import Ratio, compare_pairs, describe_ratio
 from raymeter.units import format_bytes, format_milliseconds
 
@@ -33,6 +35,7 @@ KEEP_MEMORY_PRICE = "each process keeps what it has freed, so its memory stays a
 ZERO_COPY_PRICE = "tensors arrive without requires_grad, and readers must not write into them."
 PAGE_BYTES = 4096
 WIDTH = 80
+FIRST = "first"  # folder of the run that shows which settings fit
 MIN_FAULT_SHARE = 0.2  # of the bytes of the messages, in pages that the kernel had to give
 
 
@@ -72,7 +75,7 @@ def main(arguments: Namespace) -> int:
     folder = make_folder(arguments.output, arguments.program[0])
     recorder = Recorder(folder, arguments.min_bytes, arguments.step)
     print(announce(" ".join(arguments.program), arguments.runs), file=sys.stderr)
-    first = recorder.run(Program("as it is", words), "first")
+    first = recorder.run(Program("as it is", words), FIRST)
     settings = find_settings(first.profile)
     if not settings:
         show_text("No setting fits: no tensors, and no freed memory, are a cause in this program.")
@@ -84,7 +87,26 @@ def main(arguments: Namespace) -> int:
         Trial(setting, runs[0], after) for setting, after in zip(settings, runs[1:], strict=True)
     ]
     show_text("\n".join(render(trials, folder)))
+    write_results(folder / FIRST, trials, first.profile.steps.name)
     return 0
+
+
+def write_results(folder: Path, trials: Sequence[Trial], step: str) -> None:
+    """Write what was measured into the folder of the first run, so that `raymeter show` shows it."""
+    measured = [
+        TriedSetting(
+            step,
+            trial.setting.variables,
+            trial.before_seconds,
+            trial.after_seconds,
+            trial.ratio.verdict,
+        )
+        for trial in trials
+    ]
+    try:
+        write_measured(folder, measured)
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}. raymeter show has the predictions") from None
 
 
 def announce(program: str, runs: int) -> str:

@@ -146,8 +146,7 @@ def install():
     os.register_at_fork(after_in_child=forget)
     atexit.register(read_tasks_once)  # before Ray's own shutdown, which was registered earlier
     sample_memory()
-    if not ray_internals.is_worker():
-        recorder.start_flushing()
+    recorder.start_flushing()
 
 
 def sample_memory():

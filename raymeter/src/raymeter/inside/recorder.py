@@ -1,8 +1,9 @@
 """Write what happens in this process, as lines of JSON in one file per process.
 
 Every line has "event": what it describes, as raymeter.profile.events explains field by field. Lines wait in memory
-for at most FLUSH_SECONDS, because writing each one would cost more than many calls of Ray. In a driver, a thread writes
-those that wait, so that a driver that is killed has its steps. No value of a message is ever written.
+for at most FLUSH_SECONDS, because writing each one would cost more than many calls of Ray. A thread writes those that
+wait: a driver that is killed has its steps, and a worker that has become idle, which Ray may end without a word, has
+written all. No value of a message is ever written.
 
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
 of the time that has passed, they are sampled: the others are counted by line, with their seconds. If large messages
@@ -22,6 +23,7 @@ from . import ray_internals
 
 FLUSH_SECONDS = 0.5
 DRIVER_FLUSH_SECONDS = 0.2  # by the thread
+IDLE_SECONDS = 0.1  # after which a worker without a new line is idle; half of what ray.shutdown waits in a driver
 JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
@@ -55,6 +57,7 @@ SETTINGS = (
     "MALLOC_ARENA_MAX",
     "LD_PRELOAD",
     "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS",
+    "RAYMETER_MEMORY_SECONDS",
 )
 
 now = time.time  # the same clock in all processes of a machine
@@ -141,6 +144,7 @@ class Recorder:
         self.has_failed = False
         self.has_ended = False
         self.ending = threading.Event()
+        self.waiting = threading.Event()  # set while the thread has lines to look after
         self.thread = None
         self.entry_seconds = self.measure_entry()
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -193,13 +197,31 @@ class Recorder:
         self.thread.start()
 
     def flush_regularly(self):
-        while not self.ending.wait(DRIVER_FLUSH_SECONDS):
+        """Write the lines that wait: in a worker only when no line was added since the last look.
+
+        A worker with much to do writes its lines in its calls, as often as without this thread.
+        """
+        is_worker = ray_internals.is_worker()
+        seconds = IDLE_SECONDS if is_worker else DRIVER_FLUSH_SECONDS
+        known_events = 0
+        while not self.ending.wait(seconds):
+            is_busy = is_worker and self.events != known_events
+            known_events = self.events
+            if is_busy:
+                continue
             if not self.lines:
+                self.sleep_until_lines()
                 continue
             try:
                 self.flush()
             except OSError:
                 return  # the next call ends recording
+
+    def sleep_until_lines(self):
+        """Wait for the next line, without a look again and again. A line that came meanwhile is seen."""
+        self.waiting.clear()
+        if not self.lines:
+            self.waiting.wait()
 
     def number(self):
         """Return a number that no other event of this process has."""
@@ -213,6 +235,8 @@ class Recorder:
             self.left_out_events += 1
             return
         self.lines.append(event)
+        if not self.waiting.is_set():
+            self.waiting.set()
         if len(self.lines) >= MAX_WAITING_LINES or now() - self.last_flush > FLUSH_SECONDS:
             self.flush()
 
@@ -277,6 +301,7 @@ class Recorder:
     def end(self):
         """Write everything; the interpreter ends."""
         self.ending.set()
+        self.waiting.set()
         if self.thread is not None:
             self.thread.join(JOIN_SECONDS)
         self.close()

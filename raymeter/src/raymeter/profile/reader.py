@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from raymeter.errors import UserError
@@ -26,6 +27,8 @@ from raymeter.profile.events import (
 )
 
 CALLS = ("call", "get", "wait", "next", "put", "channel")
+MEMORY_SECONDS = "RAYMETER_MEMORY_SECONDS"  # with which `raymeter memory` asks for samples
+TIMES = ("start", "seconds", "time", "submitted", "running")
 PLAIN = {  # events without others inside of them: their type, and the list in which they are
     "received": (Received, "received"),
     "fetch": (Fetch, "fetches"),
@@ -53,6 +56,9 @@ class Recording:
     stores: list[Store] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     clusters: list[Cluster] = field(default_factory=list)  # that the program has left
+    damaged: list[str] = field(
+        default_factory=list
+    )  # a sentence for each file that is not read, or not all of it
 
     @property
     def drivers(self) -> list[Process]:
@@ -63,6 +69,11 @@ class Recording:
         """Return whether a driver has not written its end."""
         costs = [process.recorder for process in self.drivers]
         return any(cost is None or not cost.has_ended for cost in costs)
+
+    @property
+    def is_of_memory(self) -> bool:
+        """Return whether `raymeter memory` made it: other profiles have few samples of memory, or none."""
+        return any(MEMORY_SECONDS in process.settings for process in self.drivers)
 
     @property
     def start(self) -> float:
@@ -79,14 +90,17 @@ class Recording:
 
 
 def read_recording(folder: Path) -> Recording:
-    """Return the events in a folder; raise UserError if it is not there, or if no process has written into it."""
+    """Return the events in a folder; raise UserError if it is not there, or if no process has written into it.
+
+    What cannot be read is left out, and named in `damaged`. Without a driver, nothing is known of a program.
+    """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     recording = Recording(folder)
     for path in sorted(folder.glob("*.jsonl")):
-        lines = read_json_lines(path)
-        if lines:
-            add_process(recording, lines)
+        add_file(recording, path)
+    if recording.damaged and not recording.drivers:
+        raise UserError(recording.damaged[0])
     if not recording.processes:
         raise UserError(f"{folder} has no profile: the program has not called ray.init")
     sort_events(recording)
@@ -104,24 +118,78 @@ def sort_events(recording: Recording) -> None:
     recording.stores.sort(key=lambda store: store.time)
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the JSON objects of a file with one in each line. A process that was killed may leave a part of a line.
+def add_file(recording: Recording, path: Path) -> None:
+    """Add the events of a file, and say what of it cannot be read.
 
-    It is left out. Parsed as one JSON array, the lines take two thirds of the time, and share the names of fields.
+    An empty file is that of a process that was killed.
     """
-    text = path.read_text(encoding="utf-8")
+    try:
+        lines = read_lines(path)
+    except OSError as error:
+        recording.damaged.append(f"{path}: {error.strerror}. It is left out")
+        return
+    if not lines:
+        return
+    if not is_process(lines[0]):
+        recording.damaged.append(
+            f"{path}: it is damaged, or raymeter has not written it. It is left out"
+        )
+        return
+    count = add_process(recording, lines)
+    if count:
+        recording.damaged.append(
+            f"{path}: {count:,} of {len(lines):,} lines are damaged and left out"
+        )
+
+
+def is_process(line: Any) -> bool:
+    """Return whether a line is the first one of a file that raymeter has written."""
+    return isinstance(line, dict) and line.get("event") == "process" and "process" in line
+
+
+def read_lines(path: Path) -> list[Any]:
+    """Return the values of a file with JSON in each line; None for a damaged one.
+
+    A process that was killed may leave a part of a line at the end, which is left out. Parsed as one JSON array, the
+    lines take two thirds of the time, and share the names of fields.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
     complete, _, _ = text.rpartition("\n")
     separated = complete.replace("\n", ",")
-    return list(json.loads(f"[{separated}]"))
+    try:
+        return list(json.loads(f"[{separated}]"))
+    except ValueError:
+        return [parse_line(line) for line in complete.split("\n")]
 
 
-def add_process(recording: Recording, lines: list[dict[str, Any]]) -> None:
-    """Add the events of one process."""
+def parse_line(line: str) -> Any:
+    """Return the value of a line; None if it is damaged."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def add_process(recording: Recording, lines: list[Any]) -> int:
+    """Add the events of one process. Return how many lines are none."""
     process = events.make(Process, lines[0])
     recording.processes.append(process)
+    damaged = 0
     for line in lines[1:]:
-        line["process"] = process.process
-        add_event(recording, process, line)
+        try:
+            check_times(line)
+            line["process"] = process.process
+            add_event(recording, process, line)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            damaged += 1
+    return damaged
+
+
+def check_times(line: dict[str, Any]) -> None:
+    """Raise TypeError if a time by which events are sorted is no number."""
+    for name in TIMES:
+        if not isinstance(line.get(name, 0.0), (int, float, NoneType)):
+            raise TypeError(name)
 
 
 def add_event(recording: Recording, process: Process, line: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ KINDS = {
 def render(program: Program, samples: Sequence[Sample], findings: Sequence[Finding]) -> list[str]:
     """Return the lines of the output."""
     recording = program.recording
-    lines = [describe_answer(findings), "", describe_store(recording)]
+    lines = [describe_answer(findings, recording), "", describe_store(recording)]
     lines += ["", *describe_holders(program)]
     lines += ["", *describe_processes(recording, samples)]
     if findings:
@@ -39,8 +39,15 @@ def render(program: Program, samples: Sequence[Sample], findings: Sequence[Findi
     return wrap_list(lines, WIDTH)
 
 
-def describe_answer(findings: Sequence[Finding]) -> str:
+def describe_answer(findings: Sequence[Finding], recording: Recording) -> str:
     """Return the sentence that a user needs, if there is only one."""
+    if not findings and not recording.is_of_memory:
+        return (
+            "It is not known whether memory is a problem: this profile was made without samples of memory. "
+            "`raymeter memory SCRIPT` runs the program with them."
+        )
+    if not findings and recording.damaged:
+        return "It is not known whether memory is a problem: files of the profile are damaged."
     if not findings:
         return "Memory is not your problem: nothing is kept that raymeter knows a change for."
     first = findings[0]
@@ -77,6 +84,8 @@ def describe_holders(program: Program) -> list[str]:
     """Return who kept objects when most bytes were kept."""
     recording = program.recording
     holders = holders_at_peak(program)
+    if not holders and not recording.is_of_memory:
+        return ["Who keeps objects: not sampled."]
     if not holders:
         return ["Who keeps objects: unknown, or no object of 100 KiB or more was kept."]
     moment = holders[0].time - recording.start
@@ -122,6 +131,8 @@ def describe_holder(holder: Holder, name: str) -> list[str]:
 
 def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[str]:
     """Return the processes that had most private memory."""
+    if not samples and not recording.is_of_memory:
+        return ["Memory of the processes: not sampled."]
     if not samples:
         return ["Memory of the processes: unknown, because /proc has no smaps_rollup here."]
     where = ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Prediction
 from raymeter.profile.events import RecorderCost
+from raymeter.profile.lost import count_cut_workers
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
 from raymeter.report.waiting import say_alone, say_waiting
@@ -92,6 +93,8 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
     share = f"{say_share(moving)} ({step}){waiting}"
     if recording.was_killed:
         return f"{share}. This is no all-clear: the program was killed."
+    if recording.damaged:
+        return f"{share}. This is no all-clear: files of the profile are damaged."
     alone = say_alone(profile)
     return f"{share}: data is not your problem. {alone}" if alone else f"{share}: not your problem."
 
@@ -216,8 +219,18 @@ def describe_recording(profile: Profile) -> list[str]:
         text += " The program was killed: its last calls and the times of tasks are missing."
     elif not profile.program.tasks:
         text += " It has no times of tasks (was the driver killed?), so waiting is not explained."
+    text += say_cut_workers(count_cut_workers(recording))
     text += say_left_out(profile, costs)
     return [f"{text} Profile: {recording.folder}"]
+
+
+def say_cut_workers(count: int) -> str:
+    """Return that Ray has ended workers before they had written their last lines; "" if it has not."""
+    if not count:
+        return ""
+    if count == 1:
+        return " The last calls of 1 worker are missing: Ray ended it at once."
+    return f" The last calls of {count} workers are missing: Ray ended them at once."
 
 
 def say_left_out(profile: Profile, costs: list[RecorderCost]) -> str:

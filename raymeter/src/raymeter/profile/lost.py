@@ -1,0 +1,35 @@
+"""Find workers whose last lines are missing: Ray ended them before they had written what waited in memory."""
+
+from raymeter.profile.events import Process, Task
+from raymeter.profile.reader import Recording
+from raymeter.profile.workers import Workers
+
+# A function that runs for 5 ms and more has a line (MIN_SECONDS in inside/runs.py). Ray counts more to it than that.
+MIN_SECONDS = 0.01
+
+
+def count_cut_workers(recording: Recording) -> int:
+    """Return how many workers have ended before the last lines of their tasks were written.
+
+    Ray knows each task, and when it ended. A worker is cut if such a task, which is long enough to have a line, ended
+    after the last line of the worker, and has none. Lines of shorter tasks may be missing without a sign.
+    """
+    workers = Workers(recording)
+    processes = {process.process: process for process in recording.processes}
+    recorded = {run.by for run in recording.runs}
+    cut = set()
+    for task in recording.tasks:
+        process = processes.get(workers.process_of(task))
+        if process is not None and task.task not in recorded and is_after(task, process):
+            cut.add(process.process)
+    return len(cut)
+
+
+def is_after(task: Task, process: Process) -> bool:
+    """Return whether a task that must have a line ended after the last line that its worker has written."""
+    cost = process.recorder
+    end = task.finished or task.failed
+    if cost is None or cost.has_ended or cost.left_out_events or end is None or not task.execute:
+        return False
+    start, executed = task.execute
+    return end > cost.time and executed - start >= MIN_SECONDS
