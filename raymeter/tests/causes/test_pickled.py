@@ -149,6 +149,16 @@ def test_a_way_that_was_never_measured_is_named_without_a_number():
     assert "saves " not in text.replace("this saves", "")
 
 
+@pytest.mark.parametrize(("size", "is_part", "is_named"), [
+    (MIB, False, True), (384, False, False), (384, True, True),
+])  # fmt: skip
+def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_named):
+    """If only a part of the items was looked at, the field has most of what is known."""
+    field = Field(path="[]._mode", type="str", dtype="str", bytes=size, is_part=is_part)
+    finding = find(make_program(field, alternatives={"as it is": NOW, "columns": FAST}))
+    assert ("most of it in []._mode" in finding.title) == is_named
+
+
 def test_what_does_not_fit_or_saves_nothing_is_not_named():
     assert find(make_program(unfit=["columns"], alternatives={"as it is": NOW})) is None
     assert find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": NOW})) is None

@@ -261,6 +261,12 @@ def test_frames_of_strings_are_measured_as_columns_and_tables():
             assert measured[name]["inband_bytes"] < 5_000 < measured["as it is"]["inband_bytes"]
 
 
+def test_the_fields_of_very_many_items_say_that_they_are_a_part():
+    rows = [{"task": f"task {number}"} for number in range(2_000)]
+    assert describe.describe(rows)[0]["is_part"]
+    assert "is_part" not in describe.describe(rows[:100])[0]
+
+
 def test_polars_frames_are_measured_as_arrow_tables():
     polars = pytest.importorskip("polars")
     measured = measure({"frame": polars.DataFrame({"x": np.arange(20_000)})})

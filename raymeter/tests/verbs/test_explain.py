@@ -29,6 +29,24 @@ def test_a_message_that_is_stored_as_it_is_held_says_so(capsys: pytest.CaptureFi
     assert "  in its fields   8 MiB; Ray stores 1 times as much" in text
 
 
+class Packed:
+    """A message with a small text, whose bytes come from somewhere else."""
+
+    def __init__(self) -> None:
+        self.mode = "RGB"
+
+    def __getstate__(self) -> bytes:
+        return bytes(100_000)
+
+
+def test_a_small_field_is_not_said_to_be_stored_many_times(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = explain(Packed(), capsys)
+    assert "in its fields   3 B; the other bytes are of objects that are not listed" in text
+    assert "times as much" not in text
+
+
 def test_each_other_way_to_send_a_message_has_a_text_about_the_change() -> None:
     conversions = pytest.importorskip("raymeter.inside.conversions")
     assert ALTERNATIVE_TEXTS.keys() == conversions.CONVERSIONS.keys()

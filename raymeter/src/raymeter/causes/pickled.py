@@ -19,6 +19,7 @@ from raymeter.profile.steps import Steps
 from raymeter.units import format_bytes, format_milliseconds, significant
 
 MIN_SHARE = 0.3  # of the bytes that a cause must bring
+MAIN_SHARE = 0.5  # of the bytes of a message, above which a field has most of them
 VIEW_FACTOR = 1.5  # of the memory that views look at, and their own bytes
 MANY_BUFFERS = 500
 MANY_CHUNKS = 64
@@ -187,7 +188,22 @@ def describe_group(group: Group) -> str:
 
 
 def main_field(group: Group) -> Field | None:
-    return group.fields[0] if group.fields else None
+    """Return the field that has most of the bytes; None if there is none, or if its share is not known.
+
+    If only a part of the items was looked at, it is the share of what is known.
+    """
+    if not group.fields:
+        return None
+    largest = max(group.fields, key=field_bytes)
+    size = group.bytes
+    if any(field.is_part for field in group.fields):
+        size = sum(field_bytes(field) for field in group.fields)
+    return largest if field_bytes(largest) > MAIN_SHARE * size else None
+
+
+def field_bytes(field: Field) -> int:
+    """Return the bytes of a field, with the memory that a view brings."""
+    return max(field.bytes, field.storage_bytes)
 
 
 def own_pickling(group: Group) -> OwnPickling | None:
@@ -196,8 +212,8 @@ def own_pickling(group: Group) -> OwnPickling | None:
 
 def share_of(group: Group, is_meant: Callable[[Field], bool]) -> float:
     """Return the share of the described bytes in fields that are meant."""
-    known = sum(max(field.bytes, field.storage_bytes) for field in group.fields)
-    meant = sum(max(field.bytes, field.storage_bytes) for field in group.fields if is_meant(field))
+    known = sum(field_bytes(field) for field in group.fields)
+    meant = sum(field_bytes(field) for field in group.fields if is_meant(field))
     return meant / known if known else 0.0
 
 

@@ -21,7 +21,9 @@ def describe(value):
     list have one path together.
     """
     fields = {}
+    looks = 0
     for path, part in walk(value):
+        looks += 1
         leaf = describe_leaf(part)
         if leaf is None:
             continue
@@ -37,7 +39,11 @@ def describe(value):
     ordered = sorted(
         fields.values(), key=lambda field: -max(field["bytes"], field["storage_bytes"])
     )
-    return ordered[:MAX_FIELDS]
+    largest = ordered[:MAX_FIELDS]
+    if looks >= MAX_PARTS:
+        for field in largest:
+            field["is_part"] = True
+    return largest
 
 
 def walk(value):

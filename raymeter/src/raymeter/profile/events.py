@@ -145,6 +145,7 @@ class Field:
     columns: int = 0
     chunks: int = 0  # of all columns of a table
     object_columns: int = 0
+    is_part: bool = False  # only a part of the message's items was looked at
 
 
 @dataclass
