@@ -159,6 +159,40 @@ def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_nam
     assert ("most of it in []._mode" in finding.title) == is_named
 
 
+@pytest.mark.parametrize(("kind", "form", "cause", "words"), [
+    ("made.Frames", "subclass", "subclasses of arrays in the pickle", "made.Frames is a subclass"),
+    ("made.Units", "subclass with state", "subclasses of arrays in the pickle", "its attributes beside"),
+    ("numpy.MaskedArray", "masked", "masked arrays in the pickle", "array.data and array.mask"),
+    ("scipy.lil_matrix", "lil", "a sparse matrix of Python lists", "matrix.tocsr()"),
+    ("scipy.dok_matrix", "dok", "a sparse matrix of Python lists", "scipy.dok_matrix keeps"),
+    ("torch.Tensor", "sparse", "sparse tensors in the pickle", "values and indices"),
+    ("torch.Tensor", "nested", "nested tensors in the pickle", "values and offsets"),
+    ("PIL.Image", "image", "images in the pickle", "numpy.asarray(image)"),
+])  # fmt: skip
+def test_a_type_whose_arrays_are_pickled_has_its_own_cause_and_change(kind, form, cause, words):
+    field = replace(TENSOR, type=kind, form=form, is_contiguous=False)
+    measured = {"as it is": NOW, "its arrays": FAST, "numpy arrays": FAST, "columns": LARGER}
+    finding = find(make_program(field, alternatives=measured))
+    assert finding.cause == cause
+    assert words in finding.change
+    assert f"most of it in x ({kind})" in finding.title
+    assert finding.seconds > 0
+    assert not finding.settings  # which this type ignores
+    assert "RAY_ENABLE" not in finding.change
+
+
+def test_a_type_whose_arrays_save_nothing_gets_no_advice_for_others():
+    field = replace(TENSOR, form="sparse")
+    assert find(make_program(field, alternatives={"as it is": NOW, "its arrays": NOW})) is None
+
+
+def test_a_class_of_a_library_is_not_to_be_changed():
+    own = replace(OWN, line="/made/lib/python3.11/site-packages/data/batch.py:7")
+    finding = find(make_program(own_pickling=own))
+    assert "It belongs to a library: send its fields as arrays." in finding.change
+    assert "Let it return" not in finding.change
+
+
 def test_what_does_not_fit_or_saves_nothing_is_not_named():
     assert find(make_program(unfit=["columns"], alternatives={"as it is": NOW})) is None
     assert find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": NOW})) is None

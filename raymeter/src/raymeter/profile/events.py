@@ -145,6 +145,9 @@ class Field:
     columns: int = 0
     chunks: int = 0  # of all columns of a table
     object_columns: int = 0
+    form: str = (
+        ""  # of a type whose arrays are copied into the pickle, such as "sparse" or "masked"
+    )
     is_part: bool = False  # only a part of the message's items was looked at
 
 

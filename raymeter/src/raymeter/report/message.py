@@ -25,6 +25,7 @@ ALTERNATIVE_TEXTS = {
     "arrays of bytes": "numpy.frombuffer(data, numpy.uint8)",
     "Arrow tables": "pyarrow.Table.from_pandas(frame), or frame.to_arrow()",
     "without its own pickling": "its attributes as a dict of arrays",
+    "its arrays": "its arrays beside the pickle (a matrix of scipy as CSR, an image as an array)",
     "one array": "one array in place of many",
     "columns": "one array per field",
 }
