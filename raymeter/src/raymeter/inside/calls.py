@@ -240,6 +240,8 @@ def write_call(event, name, scope):
         counter.left_out = 0
     if scope.left_out:
         event["left_out_messages"] = scope.left_out
+    if scope.small_bytes:
+        event["small_bytes"] = scope.small_bytes
     event["name"] = name
     event["by"] = ray_internals.current_task()
     event["by_name"] = ray_internals.current_name()
@@ -391,6 +393,9 @@ def is_only_small(kind, result):
         return False
     if getattr(result, "contained_object_refs", ()):
         return False
+    scope = recorder.scope()
+    if scope is not None:
+        scope.small_bytes += result.total_bytes
     count = small_in_row.get(kind, 0)
     if count < MANY_SMALL:
         small_in_row[kind] = count + 1

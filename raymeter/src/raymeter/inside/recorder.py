@@ -63,6 +63,7 @@ class CallScope:
         "outer",
         "own_seconds",
         "record",
+        "small_bytes",
         "start",
     )
 
@@ -73,6 +74,7 @@ class CallScope:
         self.left_out = 0  # large messages that are not written
         self.contained = 0  # references inside of the messages
         self.deserialise_seconds = 0.0
+        self.small_bytes = 0  # of the messages that are not written
         self.own_seconds = 0.0  # of the recorder, inside of the call
         self.start = now()
 

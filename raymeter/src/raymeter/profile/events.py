@@ -121,6 +121,9 @@ class Call:
     # Of calls with small messages, or with large ones over the budget, not all of which are written
     left_out: int = 0  # calls of this line since the last one that was written
     left_out_messages: int = 0  # large ones inside of it that are not in `messages`
+    small_bytes: int = (
+        0  # of small messages inside of it, without numbers, None, and those with references
+    )
     weight: float = 1.0  # calls for which this one stands; it is computed, and not in the file
 
     @property
