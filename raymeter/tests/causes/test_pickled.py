@@ -193,6 +193,14 @@ def test_a_class_of_a_library_is_not_to_be_changed():
     assert "Let it return" not in finding.change
 
 
+def test_a_field_that_is_mostly_one_value_is_said_to_be_so():
+    measured = {"as it is": NOW, "numpy arrays": FAST}
+    padded = find(make_program(replace(TENSOR, one_value=0.83), alternatives=measured))
+    assert "most of it in x, 83 % of it one value (padding?)" in padded.title
+    full = find(make_program(replace(TENSOR, one_value=0.1), alternatives=measured))
+    assert "one value" not in full.title
+
+
 def test_what_does_not_fit_or_saves_nothing_is_not_named():
     assert find(make_program(unfit=["columns"], alternatives={"as it is": NOW})) is None
     assert find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": NOW})) is None

@@ -47,6 +47,15 @@ def test_a_small_field_is_not_said_to_be_stored_many_times(
     assert "times as much" not in text
 
 
+def test_a_padded_field_says_which_share_of_it_is_one_value(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tokens = numpy.zeros((400, 300), numpy.int64)
+    tokens[:, :75] = numpy.arange(30_000).reshape(400, 75)
+    assert re.search(r"int64 +7[456] % is one value$", explain({"tokens": tokens}, capsys), re.M)
+    assert "one value" not in explain({"tokens": numpy.arange(120_000)}, capsys)
+
+
 def test_each_other_way_to_send_a_message_has_a_text_about_the_change() -> None:
     conversions = pytest.importorskip("raymeter.inside.conversions")
     assert ALTERNATIVE_TEXTS.keys() == conversions.CONVERSIONS.keys()

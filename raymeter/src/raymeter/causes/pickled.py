@@ -190,6 +190,8 @@ def describe_group(group: Group) -> str:
         text += f", most of it in {field.path}"
         if field.form:
             text += f" ({field.type})"
+    if field is not None and field.one_value > MAIN_SHARE:
+        text += f", {significant(100 * field.one_value, 2)} % of it one value (padding?)"
     return text
 
 

@@ -4,10 +4,11 @@ import sys
 from functools import lru_cache
 from itertools import islice
 
-from . import ray_internals, special_arrays
+from . import padding, ray_internals, special_arrays
 
 MAX_PARTS = 2_000  # of a message that are looked at; others are like them, or are left out
 MAX_FIELDS = 32
+MAX_PADDED = 4  # fields that are searched for padding, the largest ones
 MAX_NAME_LENGTH = 64
 MAX_NAMES = 64  # of keys in a dict; more are probably data, and no names
 NUMBERS = (int, float, bool)
@@ -21,6 +22,7 @@ def describe(value):
     list have one path together.
     """
     fields = {}
+    examples = {}
     looks = 0
     for path, part in walk(value):
         looks += 1
@@ -31,19 +33,26 @@ def describe(value):
         field = fields.get(key)
         if field is None:
             fields[key] = {"path": path, "count": 1, **leaf}
+            examples[key] = part
             continue
         field["count"] += 1
         field["bytes"] += leaf["bytes"]
         field["storage_bytes"] += leaf["storage_bytes"]
         field["is_contiguous"] = field["is_contiguous"] and leaf["is_contiguous"]
-    ordered = sorted(
-        fields.values(), key=lambda field: -max(field["bytes"], field["storage_bytes"])
-    )
-    largest = ordered[:MAX_FIELDS]
+    ordered = sorted(fields, key=lambda key: -stored_bytes(fields[key]))
+    for key in ordered[:MAX_PADDED]:
+        if fields[key]["bytes"] >= padding.MIN_BYTES:
+            fields[key]["one_value"] = padding.share_of_one_value(examples[key])
+    largest = [fields[key] for key in ordered[:MAX_FIELDS]]
     if looks >= MAX_PARTS:
         for field in largest:
             field["is_part"] = True
     return largest
+
+
+def stored_bytes(field):
+    """Return the bytes of a field, with the memory that a view brings."""
+    return max(field["bytes"], field["storage_bytes"])
 
 
 def walk(value):

@@ -151,6 +151,7 @@ class Field:
     form: str = (
         ""  # of a type whose arrays are copied into the pickle, such as "sparse" or "masked"
     )
+    one_value: float = 0.0  # share of its numbers that are one value, such as that of padding
     is_part: bool = False  # only a part of the message's items was looked at
 
 

@@ -146,6 +146,8 @@ def describe_field(field: dict) -> tuple[str, ...]:
         notes.append("a view")
     if not field["is_contiguous"]:
         notes.append("not contiguous")
+    if field.get("one_value", 0.0) >= MAIN_SHARE:
+        notes.append(f"{significant(100 * field['one_value'], 2)} % is one value")
     if field.get("object_columns"):
         notes.append(f"{field['object_columns']} columns of Python objects")
     kind = f"{field['type']} {field['dtype']}" if field["dtype"] != field["type"] else field["type"]
