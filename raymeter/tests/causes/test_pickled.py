@@ -6,7 +6,7 @@ import pytest
 from made_programs import make_loop, make_profile, make_steps
 from raymeter.causes import pickled
 from raymeter.findings import Finding
-from raymeter.profile.events import Alternative, Field, OwnPickling
+from raymeter.profile.events import Alternative, ClassCode, Field, OwnPickling
 from raymeter.profile.program import Program
 from raymeter.report import terminal
 
@@ -199,6 +199,15 @@ def test_a_field_that_is_mostly_one_value_is_said_to_be_so():
     assert "most of it in x, 83 % of it one value (padding?)" in padded.title
     full = find(make_program(replace(TENSOR, one_value=0.1), alternatives=measured))
     assert "one value" not in full.title
+
+
+@pytest.mark.parametrize(("seconds", "is_said"), [(0.001, True), (0.00001, False)])
+def test_code_that_travels_with_each_message_is_said_if_it_takes_time(seconds, is_said):
+    program = make_program(alternatives={"as it is": NOW, "columns": FAST})
+    program.messages[2].sent.class_code = ClassCode("Sample", 4_096, seconds)
+    finding = find(program)
+    words = "The code of the class Sample (4 KiB) travels with each message, of which it takes 1 ms"
+    assert (words in finding.change) == is_said
 
 
 def test_what_does_not_fit_or_saves_nothing_is_not_named():

@@ -1,7 +1,7 @@
 """Reading a message in its sender, to measure this, leaves the classes of the script as they are."""
 
 import numpy as np
-from raymeter.inside import ray_internals
+from raymeter.inside import class_code, ray_internals
 
 
 class Base:
@@ -41,6 +41,18 @@ def test_a_class_keeps_its_variables_and_methods_and_is_announced_once():
     assert kind.seen is variable
     assert kind.remember is method
     assert len(Base.announced) == announced
+
+
+def test_the_class_whose_code_travels_is_found_with_its_bytes():
+    kind = make_class()
+    value = {"rows": [kind(), Base()]}
+    _, inband, _ = ray_internals.serialise_parts(value)
+    found = class_code.find_class_code(value, inband)
+    assert found["type"] == "make_class.<locals>.Sample"
+    assert 300 < found["bytes"] < len(inband)
+    assert found["seconds"] > 0
+    _, without, _ = ray_internals.serialise_parts({"x": Base()})
+    assert class_code.find_class_code({"x": Base()}, without) is None
 
 
 def test_a_class_that_readers_import_brings_no_code():

@@ -21,6 +21,7 @@ from raymeter.units import format_bytes, format_milliseconds, significant
 MIN_SHARE = 0.3  # of the bytes that a cause must bring
 MAIN_SHARE = 0.5  # of the bytes of a message, above which a field has most of them
 VIEW_FACTOR = 1.5  # of the memory that views look at, and their own bytes
+MIN_CODE_SHARE = 0.02  # of serialising a message, above which the code of a class is named
 MANY_BUFFERS = 500
 MANY_CHUNKS = 64
 MANY_COLUMNS = 256
@@ -173,12 +174,25 @@ def build_finding(
         cause=kind.cause,
         title=f"{describe_group(group)}: {kind.cause}",
         line=line,
-        change=change,
+        change=change + say_class_code(group),
         seconds=seconds,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
         other_lines=others,
+    )
+
+
+def say_class_code(group: Group) -> str:
+    """Return that the code of a class travels with each message, and what this takes; "" if it takes little."""
+    codes = [message.sent.class_code for message in group.described]
+    code = next((code for code in codes if code is not None), None)
+    seconds = median(message.sent.seconds for message in group.messages)
+    if code is None or code.seconds < MIN_CODE_SHARE * seconds:
+        return ""
+    return (
+        f" The code of the class {code.type} ({format_bytes(code.bytes)}) travels with each message, of which it takes "
+        f"{format_milliseconds(code.seconds)}: define the class in a module that workers import."
     )
 
 

@@ -13,7 +13,18 @@ import threading
 import time
 from pkgutil import resolve_name
 
-from . import alternatives, captured, describe, identity, memory, place, ray_internals, runs, tasks
+from . import (
+    alternatives,
+    captured,
+    class_code,
+    describe,
+    identity,
+    memory,
+    place,
+    ray_internals,
+    runs,
+    tasks,
+)
 from .recorder import ALWAYS_SECONDS, Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
@@ -553,6 +564,7 @@ def add_description(event, value):
     if is_described(count):
         event["fields"] = describe.describe(value)
         event["own_pickling"] = describe.find_own_pickling(value)
+        event["class_code"] = class_code.find_class_code(value, parts.inband)
         event["is_torch_pickle"] = TORCH_PICKLE in parts.inband
     if count >= DESCRIBED_FIRST and not event["how"]:
         add_alternatives(event, kind, value)

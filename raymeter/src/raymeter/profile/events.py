@@ -166,6 +166,15 @@ class OwnPickling:
 
 
 @dataclass
+class ClassCode:
+    """A class whose code travels with a message, because readers cannot import it."""
+
+    type: str = ""
+    bytes: int = 0
+    seconds: float = 0.0  # that pickling the code takes
+
+
+@dataclass
 class Alternative:
     """What one message of a kind took if it was serialised in another way, or "as it is", in its sender."""
 
@@ -215,6 +224,7 @@ class Sent:
     function: str = ""
     fields: list[Field] = field(default_factory=list)
     own_pickling: OwnPickling | None = None
+    class_code: ClassCode | None = None
     is_torch_pickle: bool = False  # a tensor in it was pickled by torch itself
     alternatives: dict[str, Alternative] = field(default_factory=dict)
     unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it
