@@ -1,5 +1,7 @@
 """Reading a message in its sender, to measure this, leaves the classes of the script as they are."""
 
+from typing import ClassVar
+
 import numpy as np
 from raymeter.inside import class_code, ray_internals
 
@@ -7,7 +9,7 @@ from raymeter.inside import class_code, ray_internals
 class Base:
     """A class that knows its subclasses."""
 
-    announced: list = []
+    announced: ClassVar[list] = []
 
     def __init_subclass__(cls):
         Base.announced.append(cls.__name__)
@@ -17,7 +19,7 @@ def make_class():
     """Return a class whose code travels with each message, because no reader can import it."""
 
     class Sample(Base):
-        seen: list = []
+        seen: ClassVar[list] = []
 
         def __init__(self):
             self.array = np.arange(1_000)

@@ -1,7 +1,7 @@
 """Measure the code of a class that travels with each message, because readers cannot import the class.
 
-cloudpickle pickles such a class with its methods: one of the script (module __main__), of a function, or of a module that
-is registered for this.
+cloudpickle pickles such a class with its methods: one of the script (module __main__), one inside of a function, or one
+of a module that is registered for this.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Find how much of an array, a tensor or an Arrow field is one value, such as that of padding. The value is not kept."""
+"""Find how much of an array, a tensor or an Arrow field is one value, such as padding. The value is not kept."""
 
 import sys
 
@@ -16,7 +16,9 @@ def share_of_one_value(part):
     numpy = sys.modules.get("numpy")
     if values is None or not len(values) or values.dtype.kind not in NUMBERS:
         return 0.0
-    distance = len(values) // SAMPLED | 1  # odd, so that it is no multiple of the length of most rows
+    distance = (
+        len(values) // SAMPLED | 1
+    )  # odd, so that it is no multiple of the length of most rows
     sample = values[::distance]
     _, counts = numpy.unique(sample, return_counts=True)
     return float(counts.max()) / len(sample)
