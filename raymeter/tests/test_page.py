@@ -15,13 +15,21 @@ from raymeter import causes
 PAGE = TESTS.parents[1] / "docs" / "profile.md"
 
 
+def gives_cause(node: ast.AST) -> bool:
+    """Return whether this is `cause=...` in a call, or `finding.cause = ...`."""
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+        return isinstance(target, ast.Attribute) and target.attr == "cause"
+    return isinstance(node, ast.keyword) and node.arg == "cause"
+
+
 def find_causes() -> list[str]:
-    """Return the names of all causes: the constants that are given as the cause of a finding."""
+    """Return the names of all causes: the constants that are given or set as the cause of a finding."""
     names = {kind.cause for kind in pickled.KINDS}
     for module in causes.KINDS:
         tree = ast.parse(inspect.getsource(module))
         for node in ast.walk(tree):
-            if isinstance(node, ast.keyword) and node.arg == "cause":
+            if gives_cause(node):
                 used = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
                 constants = used & vars(module).keys()
                 names |= {getattr(module, constant) for constant in constants}

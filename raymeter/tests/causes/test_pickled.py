@@ -6,7 +6,7 @@ import pytest
 from made_programs import make_loop, make_profile, make_steps
 from raymeter.causes import pickled
 from raymeter.findings import Finding
-from raymeter.profile.events import Alternative, Field, OwnPickling
+from raymeter.profile.events import Alternative, ClassCode, Field, OwnPickling
 from raymeter.profile.program import Program
 from raymeter.report import terminal
 
@@ -147,6 +147,67 @@ def test_a_way_that_was_never_measured_is_named_without_a_number():
     assert "The largest cause: tensors in the pickle, line" in text
     assert "There was no time to measure what this saves" in text
     assert "saves " not in text.replace("this saves", "")
+
+
+@pytest.mark.parametrize(("size", "is_part", "is_named"), [
+    (MIB, False, True), (384, False, False), (384, True, True),
+])  # fmt: skip
+def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_named):
+    """If only a part of the items was looked at, the field has most of what is known."""
+    field = Field(path="[]._mode", type="str", dtype="str", bytes=size, is_part=is_part)
+    finding = find(make_program(field, alternatives={"as it is": NOW, "columns": FAST}))
+    assert ("most of it in []._mode" in finding.title) == is_named
+
+
+@pytest.mark.parametrize(("kind", "form", "cause", "words"), [
+    ("made.Frames", "subclass", "subclasses of arrays in the pickle", "made.Frames is a subclass"),
+    ("made.Units", "subclass with state", "subclasses of arrays in the pickle", "its attributes beside"),
+    ("numpy.MaskedArray", "masked", "masked arrays in the pickle", "array.data and array.mask"),
+    ("scipy.lil_matrix", "lil", "a sparse matrix of Python lists", "matrix.tocsr()"),
+    ("scipy.dok_matrix", "dok", "a sparse matrix of Python lists", "scipy.dok_matrix keeps"),
+    ("torch.Tensor", "sparse", "sparse tensors in the pickle", "values and indices"),
+    ("torch.Tensor", "nested", "nested tensors in the pickle", "values and offsets"),
+    ("PIL.Image", "image", "images in the pickle", "numpy.asarray(image)"),
+])  # fmt: skip
+def test_a_type_whose_arrays_are_pickled_has_its_own_cause_and_change(kind, form, cause, words):
+    field = replace(TENSOR, type=kind, form=form, is_contiguous=False)
+    measured = {"as it is": NOW, "its arrays": FAST, "numpy arrays": FAST, "columns": LARGER}
+    finding = find(make_program(field, alternatives=measured))
+    assert finding.cause == cause
+    assert words in finding.change
+    assert f"most of it in x ({kind})" in finding.title
+    assert finding.seconds > 0
+    assert not finding.settings  # which this type ignores
+    assert "RAY_ENABLE" not in finding.change
+
+
+def test_a_type_whose_arrays_save_nothing_gets_no_advice_for_others():
+    field = replace(TENSOR, form="sparse")
+    assert find(make_program(field, alternatives={"as it is": NOW, "its arrays": NOW})) is None
+
+
+def test_a_class_of_a_library_is_not_to_be_changed():
+    own = replace(OWN, line="/made/lib/python3.11/site-packages/data/batch.py:7")
+    finding = find(make_program(own_pickling=own))
+    assert "It belongs to a library: send its fields as arrays." in finding.change
+    assert "Let it return" not in finding.change
+
+
+def test_a_field_that_is_mostly_one_value_is_said_to_be_so():
+    measured = {"as it is": NOW, "numpy arrays": FAST}
+    padded = find(make_program(replace(TENSOR, one_value=0.83), alternatives=measured))
+    assert "most of it in x, 83 % of it one value (padding?)" in padded.title
+    full = find(make_program(replace(TENSOR, one_value=0.1), alternatives=measured))
+    assert "one value" not in full.title
+
+
+@pytest.mark.parametrize(("seconds", "is_said"), [(0.001, True), (0.00001, False)])
+def test_code_that_travels_with_each_message_is_said_if_it_takes_time(seconds, is_said):
+    program = make_program(alternatives={"as it is": NOW, "columns": FAST})
+    program.messages[2].sent.class_code = ClassCode("Sample", 4_096, seconds)
+    finding = find(program)
+    words = "The code of the class Sample (4 KiB) travels with each message, of which it takes 1 ms"
+    assert (words in finding.change) == is_said
 
 
 def test_what_does_not_fit_or_saves_nothing_is_not_named():

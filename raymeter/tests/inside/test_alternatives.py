@@ -241,7 +241,7 @@ def test_an_image_is_measured_as_an_array():
     image_module = pytest.importorskip("PIL.Image")
     image = image_module.fromarray(np.zeros((300, 300, 3), np.uint8))
     measured = measure({"image": image})
-    assert measured["without its own pickling"]["inband_bytes"] < 1_000
+    assert measured["its arrays"]["inband_bytes"] < 1_000
 
 
 def test_views_of_tensors_that_require_a_gradient_are_measured_as_clones():
@@ -259,6 +259,12 @@ def test_frames_of_strings_are_measured_as_columns_and_tables():
         measured = measure(value)
         for name in names:
             assert measured[name]["inband_bytes"] < 5_000 < measured["as it is"]["inband_bytes"]
+
+
+def test_the_fields_of_very_many_items_say_that_they_are_a_part():
+    rows = [{"task": f"task {number}"} for number in range(2_000)]
+    assert describe.describe(rows)[0]["is_part"]
+    assert "is_part" not in describe.describe(rows[:100])[0]
 
 
 def test_polars_frames_are_measured_as_arrow_tables():

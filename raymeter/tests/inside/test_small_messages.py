@@ -64,6 +64,16 @@ def test_a_large_message_after_many_small_ones_is_written_and_the_next_one_is_re
     assert written == [{"x": 1}, {"x": 2}]
 
 
+def test_the_bytes_of_small_messages_are_counted_for_the_call_that_sends_them(readings):
+    scope = calls.recorder.local.scope = recorder.CallScope(1, None)
+    serialise({"action": 1}, 100)
+    serialise({"action": 2}, 20)
+    serialise(5, 7)  # of a type that is never large
+    assert scope.small_bytes == 120
+    serialise({"action": 3}, 5_000)
+    assert scope.small_bytes == 120
+
+
 def test_a_small_message_that_is_read_costs_no_reading(readings):
     wrapper = calls.make_deserialise_wrapper(lambda *_: "value")
     assert wrapper(None, b"small", b"", None) == "value"

@@ -19,7 +19,7 @@ def explain(value: object, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_an_array_lies_outside_of_the_pickle(capsys: pytest.CaptureFixture[str]) -> None:
-    text = explain({"obs": numpy.zeros((1_024, 1_024))}, capsys)
+    text = explain({"obs": numpy.arange(2.0**20)}, capsys)
     assert re.search(r"outside of it +8 MiB in 1 buffer", text)
     assert re.search(r"^obs +8 MiB +8 MiB +numpy.ndarray float64$", text, re.MULTILINE)
 
@@ -27,6 +27,33 @@ def test_an_array_lies_outside_of_the_pickle(capsys: pytest.CaptureFixture[str])
 def test_a_message_that_is_stored_as_it_is_held_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     text = explain(numpy.zeros((1_024, 1_024)), capsys)
     assert "  in its fields   8 MiB; Ray stores 1 times as much" in text
+
+
+class Packed:
+    """A message with a small text, whose bytes come from somewhere else."""
+
+    def __init__(self) -> None:
+        self.mode = "RGB"
+
+    def __getstate__(self) -> bytes:
+        return bytes(100_000)
+
+
+def test_a_small_field_is_not_said_to_be_stored_many_times(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = explain(Packed(), capsys)
+    assert "in its fields   3 B; the other bytes are of objects that are not listed" in text
+    assert "times as much" not in text
+
+
+def test_a_padded_field_says_which_share_of_it_is_one_value(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tokens = numpy.zeros((400, 300), numpy.int64)
+    tokens[:, :75] = numpy.arange(30_000).reshape(400, 75)
+    assert re.search(r"int64 +7[456] % is one value$", explain({"tokens": tokens}, capsys), re.M)
+    assert "one value" not in explain({"tokens": numpy.arange(120_000)}, capsys)
 
 
 def test_each_other_way_to_send_a_message_has_a_text_about_the_change() -> None:

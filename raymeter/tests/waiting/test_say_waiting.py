@@ -33,7 +33,7 @@ def test_a_task_that_awaits_something_waits_itself_although_its_own_code_compute
     run.cpu_seconds = 0.001
     run.awaited_seconds = 1.0
     program.recording.runs.append(run)
-    assert say_waiting(program, make_steps()).endswith("Trainer.train (it waits itself)")
+    assert "Trainer.train (it waits itself)," in say_waiting(program, make_steps())
 
 
 def test_a_step_that_hardly_waits_says_nothing():

@@ -15,7 +15,7 @@ from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.steps import Steps
-from raymeter.units import format_milliseconds, significant
+from raymeter.units import format_bytes, format_milliseconds, significant
 
 CAUSE = "many small calls"
 MIN_CALLS = 100  # per step
@@ -63,6 +63,15 @@ def find_tasks(lines: list[Line]) -> set[str]:
         for call in line.calls:
             tasks.add(call.task)
     return tasks
+
+
+def say_bytes(line: Line) -> str:
+    """Return the mean bytes of the small messages of a call; "" if none is known."""
+    known = [call.small_bytes for call in line.calls if call.small_bytes]
+    if not known:
+        return ""
+    size = sum(known) / len(known)
+    return f", of {format_bytes(size)} each,"
 
 
 def find_name(call: Call) -> str:
@@ -308,7 +317,7 @@ class Finder:
         work_per_step = format_milliseconds(total(work) / steps)
         return Finding(
             cause=CAUSE,
-            title=f"{calls} {what} per step take {work_per_step} themselves",
+            title=f"{calls} {what}{say_bytes(line)} per step take {work_per_step} themselves",
             line=line.line,
             change=change,
             seconds=total(savings) / steps,

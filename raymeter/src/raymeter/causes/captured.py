@@ -25,7 +25,7 @@ def find(program: Program, steps: Steps) -> list[Finding]:
         is_large = bool(exports[0].captured)
         judged = during or exports
         if is_large:
-            findings.append(make_captured_finding(program, steps, judged))
+            findings.append(make_captured_finding(program, steps, judged, len(exports)))
         elif len(during) > 1:
             findings.append(make_redefined_finding(program, steps, judged))
     return findings
@@ -44,14 +44,17 @@ def line_of(export: Export) -> str:
     return export.defined or export.line
 
 
-def make_captured_finding(program: Program, steps: Steps, exports: list[Export]) -> Finding:
+def make_captured_finding(
+    program: Program, steps: Steps, exports: list[Export], exported: int
+) -> Finding:
+    """Return the finding of these exports; `exported` is how often that was in the whole program."""
     first = exports[0]
     name = short_name(first)
     size = format_bytes(first.bytes)
     savings = save_exports(program, exports)
     return Finding(
         cause=CAPTURED,
-        title=f"{name} brings {size} with it: {name_captured(first)}",
+        title=f"{name} brings {size} with it, {say_times(exported)}: {name_captured(first)}",
         line=line_of(first),
         change="Pass it as an argument, as a reference: `ref = ray.put(value)` once, and define the "
         f"{first.kind or 'function'} once.",
@@ -59,6 +62,12 @@ def make_captured_finding(program: Program, steps: Steps, exports: list[Export])
         savings=savings,
         other_lines=[first.line],
     )
+
+
+def say_times(count: int) -> str:
+    """Return how often a function was sent to the workers."""
+    times = "once" if count == 1 else f"{count:,} times"
+    return f"and was exported {times}"
 
 
 def name_captured(export: Export) -> str:

@@ -19,7 +19,9 @@ from raymeter.profile.steps import Steps
 from raymeter.units import format_bytes, format_milliseconds, significant
 
 MIN_SHARE = 0.3  # of the bytes that a cause must bring
+MAIN_SHARE = 0.5  # of the bytes of a message, above which a field has most of them
 VIEW_FACTOR = 1.5  # of the memory that views look at, and their own bytes
+MIN_CODE_SHARE = 0.02  # of serialising a message, above which the code of a class is named
 MANY_BUFFERS = 500
 MANY_CHUNKS = 64
 MANY_COLUMNS = 256
@@ -31,6 +33,10 @@ MIN_SAVED_SHARE = 0.15  # of sending and reading a message, by the alternative
 
 ZERO_COPY = "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"
 ZERO_COPY_SINCE = (2, 53)
+OWN_CHANGE = "Let it return numpy arrays there, or send its fields as arrays."
+LIBRARY_CHANGE = "It belongs to a library: send its fields as arrays."
+LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
+ITS_ARRAYS = "its arrays"  # the name of the alternative, in inside/conversions.py
 
 
 @dataclass(frozen=True)
@@ -186,12 +192,25 @@ def build_finding(
         cause=kind.cause,
         title=f"{describe_group(group)}: {kind.cause}",
         line=line,
-        change=change,
+        change=change + say_class_code(group),
         seconds=seconds,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
         other_lines=others,
+    )
+
+
+def say_class_code(group: Group) -> str:
+    """Return that the code of a class travels with each message, and what this takes; "" if it takes little."""
+    codes = [message.sent.class_code for message in group.described]
+    code = next((code for code in codes if code is not None), None)
+    seconds = median(message.sent.seconds for message in group.messages)
+    if code is None or code.seconds < MIN_CODE_SHARE * seconds:
+        return ""
+    return (
+        f" The code of the class {code.type} ({format_bytes(code.bytes)}) travels with each message, of which it takes "
+        f"{format_milliseconds(code.seconds)}: define the class in a module that workers import."
     )
 
 
@@ -201,11 +220,30 @@ def describe_group(group: Group) -> str:
     text = f"{format_bytes(group.bytes)} ({group.type})"
     if field is not None and field.path:
         text += f", most of it in {field.path}"
+        if field.form:
+            text += f" ({field.type})"
+    if field is not None and field.one_value > MAIN_SHARE:
+        text += f", {significant(100 * field.one_value, 2)} % of it one value (padding?)"
     return text
 
 
 def main_field(group: Group) -> Field | None:
-    return group.fields[0] if group.fields else None
+    """Return the field that has most of the bytes; None if there is none, or if its share is not known.
+
+    If only a part of the items was looked at, it is the share of what is known.
+    """
+    if not group.fields:
+        return None
+    largest = max(group.fields, key=field_bytes)
+    size = group.bytes
+    if any(field.is_part for field in group.fields):
+        size = sum(field_bytes(field) for field in group.fields)
+    return largest if field_bytes(largest) > MAIN_SHARE * size else None
+
+
+def field_bytes(field: Field) -> int:
+    """Return the bytes of a field, with the memory that a view brings."""
+    return max(field.bytes, field.storage_bytes)
 
 
 def own_pickling(group: Group) -> OwnPickling | None:
@@ -214,8 +252,8 @@ def own_pickling(group: Group) -> OwnPickling | None:
 
 def share_of(group: Group, is_meant: Callable[[Field], bool]) -> float:
     """Return the share of the described bytes in fields that are meant."""
-    known = sum(max(field.bytes, field.storage_bytes) for field in group.fields)
-    meant = sum(max(field.bytes, field.storage_bytes) for field in group.fields if is_meant(field))
+    known = sum(field_bytes(field) for field in group.fields)
+    meant = sum(field_bytes(field) for field in group.fields if is_meant(field))
     return meant / known if known else 0.0
 
 
@@ -247,7 +285,7 @@ def is_view(field: Field) -> bool:
 
 
 def is_tensor(field: Field) -> bool:
-    return field.type.startswith("torch.")
+    return field.type.startswith("torch.") and not field.form
 
 
 def has_tensors(group: Group) -> bool:
@@ -257,11 +295,22 @@ def has_tensors(group: Group) -> bool:
 
 
 def is_strided(field: Field) -> bool:
-    return field.type.startswith("numpy.") and field.dtype != "object" and not field.is_contiguous
+    is_array = field.type.startswith("numpy.") and field.dtype != "object"
+    return is_array and not field.form and not field.is_contiguous
 
 
 def has_strided_arrays(group: Group) -> bool:
     return share_of(group, is_strided) > MIN_SHARE and group.inband_share > MIN_SHARE
+
+
+def has_form(*forms: str) -> Callable[[Group], bool]:
+    """Return whether fields of these forms are in the pickle of a group."""
+
+    def fits(group: Group) -> bool:
+        share = share_of(group, lambda field: field.form in forms)
+        return share > MIN_SHARE and group.inband_share > MIN_SHARE
+
+    return fits
 
 
 def has_numbers(group: Group) -> bool:
@@ -301,7 +350,12 @@ def has_objects(group: Group) -> bool:
     seconds = sum(message.sent.seconds for message in group.messages)
     size = sum(message.sent.inband_bytes for message in group.messages)
     is_slow = size < SLOW_BYTES_PER_SECOND * seconds
-    is_other = has_tensors(group) or pickles_itself(group) or has_strided_arrays(group)
+    is_other = (
+        has_tensors(group)
+        or pickles_itself(group)
+        or has_strided_arrays(group)
+        or share_of(group, lambda field: bool(field.form)) > MIN_SHARE
+    )
     return is_slow and size >= MIN_OBJECT_BYTES * len(group.messages) and not is_other
 
 
@@ -309,13 +363,27 @@ def change_of(program: Program, group: Group, kind: Kind) -> str:
     """Return what to do, with the names of this message."""
     own = own_pickling(group)
     if own is not None and "{class}" in kind.change:
-        return kind.change.replace("{class}", own.type).replace("{line}", own.line)
+        change = kind.change.replace("{class}", own.type).replace("{line}", own.line)
+        return change.replace(OWN_CHANGE, LIBRARY_CHANGE) if is_library(own.line) else change
+    if kind.alternative == ITS_ARRAYS:
+        return kind.change.replace("{type}", type_of_form(group))
     is_plain = kind.alternative == "numpy arrays" and not any(
         field.requires_grad for field in group.fields
     )
     if is_plain and version_of(program) >= ZERO_COPY_SINCE:
         return f"{kind.change} Or, if readers only read, set {ZERO_COPY}=1 before Ray starts."
     return kind.change
+
+
+def is_library(line: str) -> bool:
+    """Return whether a line is in a package that was installed, whose code its users do not change."""
+    return any(folder in line for folder in LIBRARY_FOLDERS)
+
+
+def type_of_form(group: Group) -> str:
+    """Return the type of the largest field whose arrays are copied into the pickle."""
+    fields = [field for field in group.fields if field.form]
+    return max(fields, key=field_bytes).type if fields else group.type
 
 
 def version_of(program: Program) -> tuple[int, ...]:
@@ -328,9 +396,58 @@ KINDS = (
     Kind(
         "the class pickles itself",
         "without its own pickling",
-        "{class} pickles itself ({line}), so all bytes are inside of the pickle, and no setting of Ray helps. Let it "
-        "return numpy arrays there, or send its fields as arrays.",
+        "{class} pickles itself ({line}), so all bytes are inside of the pickle, and no setting of Ray helps. "
+        + OWN_CHANGE,
         pickles_itself,
+    ),
+    Kind(
+        "subclasses of arrays in the pickle",
+        ITS_ARRAYS,
+        "{type} is a subclass of numpy.ndarray, whose bytes are copied into the pickle: send numpy.asarray(array), "
+        "which copies nothing, and call array.view with the class in the reader (which is in this number).",
+        has_form("subclass"),
+    ),
+    Kind(
+        "subclasses of arrays in the pickle",
+        ITS_ARRAYS,
+        "{type} is a subclass of numpy.ndarray, whose bytes are copied into the pickle: send numpy.asarray(array) with "
+        "its attributes beside it, and call array.view with the class in the reader (which is in this number).",
+        has_form("subclass with state"),
+    ),
+    Kind(
+        "masked arrays in the pickle",
+        ITS_ARRAYS,
+        "A masked array is copied into the pickle: send array.data and array.mask as two arrays. The reader makes "
+        "numpy.ma.MaskedArray(data, mask, copy=False) of them, which is in this number.",
+        has_form("masked"),
+    ),
+    Kind(
+        "a sparse matrix of Python lists",
+        ITS_ARRAYS,
+        "{type} keeps its rows or items as Python objects, which are pickled one by one: send matrix.tocsr(), whose "
+        "three arrays readers look at in the store. The number is without making it {type} again in the reader.",
+        has_form("lil", "dok"),
+    ),
+    Kind(
+        "sparse tensors in the pickle",
+        ITS_ARRAYS,
+        "A sparse tensor is copied into the pickle: send its values and indices with .numpy(), and make the tensor of "
+        "them in the reader (torch.sparse_coo_tensor or torch.sparse_compressed_tensor, which is in this number).",
+        has_form("sparse"),
+    ),
+    Kind(
+        "nested tensors in the pickle",
+        ITS_ARRAYS,
+        "A nested tensor is copied into the pickle: send its values and offsets with .numpy(), and call "
+        "torch.nested.nested_tensor_from_jagged in the reader, which is in this number.",
+        has_form("nested"),
+    ),
+    Kind(
+        "images in the pickle",
+        ITS_ARRAYS,
+        "{type} is pickled with its pixels: send numpy.asarray(image), or one array of all images (numpy.stack), and "
+        "let readers work with arrays. The number is without PIL.Image.fromarray in the reader.",
+        has_form("image"),
     ),
     Kind(
         "views bring their whole storage",

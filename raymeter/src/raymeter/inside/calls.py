@@ -13,7 +13,18 @@ import threading
 import time
 from pkgutil import resolve_name
 
-from . import alternatives, captured, describe, identity, memory, place, ray_internals, runs, tasks
+from . import (
+    alternatives,
+    captured,
+    class_code,
+    describe,
+    identity,
+    memory,
+    place,
+    ray_internals,
+    runs,
+    tasks,
+)
 from .recorder import ALWAYS_SECONDS, Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
@@ -295,6 +306,8 @@ def write_call(event, name, scope):
         counter.left_out = 0
     if scope.left_out:
         event["left_out_messages"] = scope.left_out
+    if scope.small_bytes:
+        event["small_bytes"] = scope.small_bytes
     event["name"] = name
     event["by"] = ray_internals.current_task()
     event["by_name"] = ray_internals.current_name()
@@ -446,6 +459,9 @@ def is_only_small(kind, result):
         return False
     if getattr(result, "contained_object_refs", ()):
         return False
+    scope = recorder.scope()
+    if scope is not None:
+        scope.small_bytes += result.total_bytes
     count = small_in_row.get(kind, 0)
     if count < MANY_SMALL:
         small_in_row[kind] = count + 1
@@ -607,6 +623,7 @@ def add_description(event, value, called):
     if is_described(count):
         event["fields"] = describe.describe(value)
         event["own_pickling"] = describe.find_own_pickling(value)
+        event["class_code"] = class_code.find_class_code(value, parts.inband)
         event["is_torch_pickle"] = TORCH_PICKLE in parts.inband
     if count >= DESCRIBED_FIRST and not event["how"]:
         add_alternatives(event, kind, value)

@@ -3,7 +3,7 @@
 import sys
 from itertools import chain
 
-from . import describe
+from . import describe, special_arrays
 
 SIMPLE = {str, int, float, bool, type(None)}  # which stay as they are
 MIN_ROWS = 256  # of a list or a dict that becomes columns
@@ -90,7 +90,7 @@ def tensors_to_arrays(value):
     torch = sys.modules.get("torch")
 
     def convert(part):
-        if torch is None or not isinstance(part, torch.Tensor):
+        if not is_strided_tensor(torch, part):
             return part
         plain = part.detach()
         if plain.dtype == torch.bfloat16:
@@ -100,12 +100,18 @@ def tensors_to_arrays(value):
     return replace_parts(value, convert)
 
 
+def is_strided_tensor(torch, part):
+    """Return whether a part is a tensor that is neither sparse nor nested."""
+    is_tensor = torch is not None and isinstance(part, torch.Tensor)
+    return is_tensor and not special_arrays.form_of_tensor(torch, part)
+
+
 def views_to_clones(value):
     """Return the message with a copy of each tensor that looks at a part of a larger storage."""
     torch = sys.modules.get("torch")
 
     def convert(part):
-        if torch is None or not isinstance(part, torch.Tensor):
+        if not is_strided_tensor(torch, part):
             return part
         size = part.numel() * part.element_size()
         if part.untyped_storage().nbytes() <= VIEW_FACTOR * size:
@@ -178,6 +184,14 @@ def without_own_pickling(value):
         return {name: find_arrays(item) for name, item in changed.items()}
 
     return replace_parts(value, convert)
+
+
+def to_their_arrays(value):
+    """Return the message with the arrays of subclasses, masked arrays, sparse and nested tensors, and images.
+
+    They are made again when the message is read, but for images, and matrices of scipy, which stay in CSR format.
+    """
+    return replace_parts(value, special_arrays.to_arrays)
 
 
 def find_arrays(part):
@@ -398,6 +412,7 @@ CONVERSIONS = {
     "arrays of bytes": bytes_to_arrays,
     "Arrow tables": frames_to_arrow,
     "without its own pickling": without_own_pickling,
+    "its arrays": to_their_arrays,
     "one array": one_array,
     "columns": columns,
 }

@@ -4,10 +4,11 @@ import sys
 from functools import lru_cache
 from itertools import islice
 
-from . import ray_internals
+from . import padding, ray_internals, special_arrays
 
 MAX_PARTS = 2_000  # of a message that are looked at; others are like them, or are left out
 MAX_FIELDS = 32
+MAX_PADDED = 4  # fields that are searched for padding, the largest ones
 MAX_NAME_LENGTH = 64
 MAX_NAMES = 64  # of keys in a dict; more are probably data, and no names
 NUMBERS = (int, float, bool)
@@ -21,7 +22,10 @@ def describe(value):
     list have one path together.
     """
     fields = {}
+    examples = {}
+    looks = 0
     for path, part in walk(value):
+        looks += 1
         leaf = describe_leaf(part)
         if leaf is None:
             continue
@@ -29,15 +33,26 @@ def describe(value):
         field = fields.get(key)
         if field is None:
             fields[key] = {"path": path, "count": 1, **leaf}
+            examples[key] = part
             continue
         field["count"] += 1
         field["bytes"] += leaf["bytes"]
         field["storage_bytes"] += leaf["storage_bytes"]
         field["is_contiguous"] = field["is_contiguous"] and leaf["is_contiguous"]
-    ordered = sorted(
-        fields.values(), key=lambda field: -max(field["bytes"], field["storage_bytes"])
-    )
-    return ordered[:MAX_FIELDS]
+    ordered = sorted(fields, key=lambda key: -stored_bytes(fields[key]))
+    for key in ordered[:MAX_PADDED]:
+        if fields[key]["bytes"] >= padding.MIN_BYTES:
+            fields[key]["one_value"] = padding.share_of_one_value(examples[key])
+    largest = [fields[key] for key in ordered[:MAX_FIELDS]]
+    if looks >= MAX_PARTS:
+        for field in largest:
+            field["is_part"] = True
+    return largest
+
+
+def stored_bytes(field):
+    """Return the bytes of a field, with the memory that a view brings."""
+    return max(field["bytes"], field["storage_bytes"])
 
 
 def walk(value):
@@ -130,7 +145,9 @@ def describe_library_leaf(part):
 def describe_array(numpy, part):
     if not isinstance(part, numpy.ndarray):
         return None
-    leaf = make_leaf(type_name(part), str(part.dtype)[:40], list(part.shape), part.nbytes)
+    size = special_arrays.array_bytes(numpy, part)
+    leaf = make_leaf(type_name(part), str(part.dtype)[:40], list(part.shape), size)
+    leaf["form"] = special_arrays.form_of_array(numpy, part)
     leaf["is_contiguous"] = bool(part.flags.c_contiguous or part.flags.f_contiguous)
     return leaf
 
@@ -139,12 +156,13 @@ def describe_tensor(torch, part):
     if not isinstance(part, torch.Tensor):
         return None
     dtype = str(part.dtype).replace("torch.", "")
-    if part.is_nested or part.layout != torch.strided:
-        pieces = part.values() if hasattr(part, "values") else part
-        size = int(pieces.numel()) * pieces.element_size()
-        return make_leaf(
-            type_name(part), dtype, list(part.shape) if not part.is_nested else [], size
-        )
+    form = special_arrays.form_of_tensor(torch, part)
+    if form:
+        shape = [] if part.is_nested else list(part.shape)
+        size = special_arrays.tensor_bytes(torch, part)
+        leaf = make_leaf(type_name(part), dtype, shape, size)
+        leaf["form"] = form
+        return leaf
     size = part.numel() * part.element_size()
     leaf = make_leaf(type_name(part), dtype, list(part.shape), size)
     leaf["is_contiguous"] = bool(part.is_contiguous())
@@ -189,12 +207,33 @@ def describe_polars(polars, part):
     return make_leaf(type_name(part), "frame", list(part.shape), part.estimated_size())
 
 
+def describe_matrix(sparse, part):
+    if not special_arrays.is_lists_of_scipy(sparse, part):
+        return None
+    size = special_arrays.matrix_bytes(part)
+    leaf = make_leaf(type_name(part), str(part.dtype), list(part.shape), size)
+    leaf["form"] = part.format
+    return leaf
+
+
+def describe_image(image_module, part):
+    if not isinstance(part, image_module.Image):
+        return None
+    width, height = part.size
+    size = special_arrays.image_bytes(part)
+    leaf = make_leaf(type_name(part), part.mode, [height, width], size)
+    leaf["form"] = "image"
+    return leaf
+
+
 LIBRARIES = {
     "numpy": describe_array,
     "torch": describe_tensor,
     "pyarrow": describe_arrow,
     "pandas": describe_pandas,
     "polars": describe_polars,
+    "scipy.sparse": describe_matrix,
+    "PIL.Image": describe_image,
 }
 
 

@@ -6,7 +6,9 @@ have is listed in the profile as missing, and what it would have recorded is not
 
 import functools
 import inspect
+import io
 import os
+import pickle
 import sys
 from pkgutil import resolve_name
 from typing import Any
@@ -62,6 +64,12 @@ GRAPH_FUNCTIONS = ("experimental_compile", "_get_or_compile", "teardown")
 # Module attributes that are replaced by functions that call them: what a pickle and its buffers contain.
 PICKLE_MODULE = "ray._private.serialization:pickle"
 MESSAGE_PACK_OBJECT = "ray._private.serialization:MessagePackSerializedObject"
+
+# cloudpickle pickles the code of a class that readers cannot import. These functions make the class of it again.
+CLOUDPICKLE = "ray.cloudpickle.cloudpickle"
+MAKE_CLASS = "_make_skeleton_class"
+SET_CLASS = "_class_setstate"
+CLASSES_BY_ID = "ray.cloudpickle.cloudpickle:_DYNAMIC_CLASS_TRACKER_BY_ID"
 
 
 def replace_in_ray(name: str, original: object, wrapper: object) -> None:
@@ -308,8 +316,49 @@ def deserialise_parts(pack: bytes, pickled: bytes, buffers: list, kind: type) ->
     """Make a value of this type of what `serialise_parts` has returned. Bytes are copied."""
     if kind is bytes:
         return bytearray(pack)
-    objects = ray.cloudpickle.loads(pickled, buffers=buffers) if pickled else []
+    objects = load(pickled, buffers) if pickled else []
     return ray._raylet.MessagePackSerializer.loads(pack, objects.__getitem__)
+
+
+def load(pickled: bytes, buffers: list) -> Any:
+    """Unpickle a message in the process that has made it, and leave the user's classes as they are."""
+    if not has_class_code(pickled):
+        return ray.cloudpickle.loads(pickled, buffers=buffers)
+    file = io.BufferedReader(io.BytesIO(pickled))  # which the unpickler reads in large pieces
+    return UnpicklerOfSender(file, buffers=buffers).load()
+
+
+def has_class_code(pickled: bytes) -> bool:
+    """Return whether the code of a class is in a pickle."""
+    return SET_CLASS.encode() in pickled
+
+
+class UnpicklerOfSender(pickle.Unpickler):
+    """Read a message without making its classes again.
+
+    cloudpickle would find that this process has the class already, and would give it all attributes again: copies of
+    its class variables, and of its methods with other global variables. A new subclass would be announced, too.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        if module != CLOUDPICKLE:
+            return found
+        if name == SET_CLASS:
+            return keep_class
+        return functools.partial(known_class, found) if name == MAKE_CLASS else found
+
+
+def keep_class(kind: type, state: tuple) -> None:
+    """Take the place of cloudpickle's function that gives a class its attributes."""
+
+
+def known_class(
+    make: Any, constructor: type, name: str, bases: tuple, values: dict, *identity: Any
+) -> type:
+    """Return the class that this process has, by the id that cloudpickle gave it; else make one as cloudpickle does."""
+    kind = resolve_name(CLASSES_BY_ID).get(identity[0])
+    return kind if kind is not None else make(constructor, name, bases, values, *identity)
 
 
 def serialisation_context() -> Any:

@@ -71,6 +71,7 @@ class CallScope:
     left_out = 0  # large messages that are not written
     contained = 0  # references inside of the messages
     deserialise_seconds = 0.0
+    small_bytes = 0  # of the messages that are not written
     own_seconds = 0.0  # of the recorder, inside of the call
     place = None  # line and function of the user's code, once they were looked for
     record = None
@@ -107,6 +108,13 @@ class LineCounter:
         self.count += 1
         self.seconds += seconds
         self.left_out += 1
+
+
+def open_events(folder, process):
+    """Return the descriptor of the file of a process's events, which only their owner can read."""
+    os.makedirs(folder, 0o700, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    return os.open(os.path.join(folder, f"{process}.jsonl"), flags, 0o600)
 
 
 class Recorder:
@@ -147,10 +155,8 @@ class Recorder:
         self.waiting = threading.Event()  # set while the thread has lines to look after
         self.thread = None
         self.entry_seconds = self.measure_entry()
-        os.makedirs(folder, 0o700, exist_ok=True)
         self.process = f"{os.uname().nodename}-{os.getpid()}"
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self.file = os.open(os.path.join(folder, f"{self.process}.jsonl"), flags, 0o600)
+        self.file = open_events(folder, self.process)
         self.write(self.describe_process(missing))
         self.flush()
         atexit.register(self.end)

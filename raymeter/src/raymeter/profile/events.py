@@ -122,6 +122,9 @@ class Call:
     # Of calls with small messages, or with large ones over the budget, not all of which are written
     left_out: int = 0  # calls of this line since the last one that was written
     left_out_messages: int = 0  # large ones inside of it that are not in `messages`
+    small_bytes: int = (
+        0  # of small messages inside of it, without numbers, None, and those with references
+    )
     weight: float = 1.0  # calls for which this one stands; it is computed, and not in the file
 
     @property
@@ -146,6 +149,11 @@ class Field:
     columns: int = 0
     chunks: int = 0  # of all columns of a table
     object_columns: int = 0
+    form: str = (
+        ""  # of a type whose arrays are copied into the pickle, such as "sparse" or "masked"
+    )
+    one_value: float = 0.0  # share of its numbers that are one value, such as that of padding
+    is_part: bool = False  # only a part of the message's items was looked at
 
 
 @dataclass
@@ -156,6 +164,15 @@ class OwnPickling:
     path: str = ""  # in the message; "" if it is the message
     line: str = ""
     method: str = ""
+
+
+@dataclass
+class ClassCode:
+    """A class whose code travels with a message, because readers cannot import it."""
+
+    type: str = ""
+    bytes: int = 0
+    seconds: float = 0.0  # that pickling the code takes
 
 
 @dataclass
@@ -208,6 +225,7 @@ class Sent:
     function: str = ""
     fields: list[Field] = field(default_factory=list)
     own_pickling: OwnPickling | None = None
+    class_code: ClassCode | None = None
     is_torch_pickle: bool = False  # a tensor in it was pickled by torch itself
     alternatives: dict[str, Alternative] = field(default_factory=dict)
     unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it

@@ -231,6 +231,8 @@ def make_sent(line: dict[str, Any]) -> Sent:
         own = dict(line["own_pickling"])
         own["type"] = own.pop("class")
         sent.own_pickling = events.make(events.OwnPickling, own)
+    if line.get("class_code"):
+        sent.class_code = events.make(events.ClassCode, line["class_code"])
     measured = sent.alternatives.items()
     sent.unfit = [name for name, item in measured if not item]
     sent.alternatives = {

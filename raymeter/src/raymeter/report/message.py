@@ -13,6 +13,7 @@ from raymeter.units import format_bytes, format_milliseconds, significant
 PASSES = 5
 MAX_FIELDS = 12  # that are listed
 MANY_BUFFERS = 500
+MAIN_SHARE = 0.5  # of the stored bytes, which the fields bring if they explain it
 ALTERNATIVE_TEXTS = {
     "contiguous arrays": "numpy.ascontiguousarray(array)",
     "numpy arrays": "tensor.numpy()",
@@ -24,6 +25,7 @@ ALTERNATIVE_TEXTS = {
     "arrays of bytes": "numpy.frombuffer(data, numpy.uint8)",
     "Arrow tables": "pyarrow.Table.from_pandas(frame), or frame.to_arrow()",
     "without its own pickling": "its attributes as a dict of arrays",
+    "its arrays": "its arrays beside the pickle (a matrix of scipy as CSR, an image as an array)",
     "one array": "one array in place of many",
     "columns": "one array per field",
 }
@@ -107,9 +109,17 @@ def describe_whole(value: Any, fields: list[dict], measured: Measured) -> list[s
         f"  outside of it   {outside} in {buffers}, which readers look at",
     ]
     if held:
-        factor = significant(measured.stored_bytes / held, 2)
-        lines.append(f"  in its fields   {format_bytes(held)}; Ray stores {factor} times as much")
+        others = describe_others(fields, held, measured.stored_bytes)
+        lines.append(f"  in its fields   {format_bytes(held)}; {others}")
     return lines
+
+
+def describe_others(fields: list[dict], held: int, stored: int) -> str:
+    """Return what the stored bytes are to those of the fields, if the fields and what lies behind them bring most."""
+    brought = sum(max(field["bytes"], field["storage_bytes"]) for field in fields)
+    if brought < MAIN_SHARE * stored:
+        return "the other bytes are of objects that are not listed"
+    return f"Ray stores {significant(stored / held, 2)} times as much"
 
 
 def describe_fields(fields: list[dict]) -> list[str]:
@@ -136,6 +146,8 @@ def describe_field(field: dict) -> tuple[str, ...]:
         notes.append("a view")
     if not field["is_contiguous"]:
         notes.append("not contiguous")
+    if field.get("one_value", 0.0) >= MAIN_SHARE:
+        notes.append(f"{significant(100 * field['one_value'], 2)} % is one value")
     if field.get("object_columns"):
         notes.append(f"{field['object_columns']} columns of Python objects")
     kind = f"{field['type']} {field['dtype']}" if field["dtype"] != field["type"] else field["type"]

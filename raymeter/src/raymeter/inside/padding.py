@@ -1,0 +1,52 @@
+"""Find how much of an array, a tensor or an Arrow field is one value, such as padding. The value is not kept."""
+
+import sys
+
+SAMPLED = 1_024  # values at equal distances
+MIN_BYTES = 2**16  # of a field that is looked at
+NUMBERS = "iuf"  # kinds of numpy's dtypes; half of a mask is always one value
+
+
+def share_of_one_value(part):
+    """Return the share of the most frequent value in a sample, from 0 to 1; 0 for what does not consist of numbers."""
+    try:
+        values = flat_values(part)
+    except Exception:  # of a type that has no such array, or is on another device
+        return 0.0
+    numpy = sys.modules.get("numpy")
+    if values is None or not len(values) or values.dtype.kind not in NUMBERS:
+        return 0.0
+    distance = (
+        len(values) // SAMPLED | 1
+    )  # odd, so that it is no multiple of the length of most rows
+    sample = values[::distance]
+    _, counts = numpy.unique(sample, return_counts=True)
+    return float(counts.max()) / len(sample)
+
+
+def flat_values(part):
+    """Return the values of a contiguous array, tensor or Arrow field as one numpy array, without a copy; else None."""
+    numpy = sys.modules.get("numpy")
+    torch = sys.modules.get("torch")
+    pyarrow = sys.modules.get("pyarrow")
+    if numpy is None:
+        return None
+    if torch is not None and isinstance(part, torch.Tensor):
+        part = part.detach().numpy()
+    if isinstance(part, numpy.ndarray):
+        plain = numpy.asarray(part)
+        return plain.reshape(-1) if plain.flags.c_contiguous else None
+    return None if pyarrow is None else arrow_values(pyarrow, part)
+
+
+def arrow_values(pyarrow, part):
+    """Return the numbers in the largest chunk of the largest column; those of lists, too."""
+    if isinstance(part, (pyarrow.Table, pyarrow.RecordBatch)):
+        part = max(part.columns, key=lambda column: column.nbytes)
+    if isinstance(part, pyarrow.ChunkedArray):
+        part = max(part.chunks, key=len)
+    if not isinstance(part, pyarrow.Array):
+        return None
+    while hasattr(part, "flatten"):  # lists
+        part = part.flatten()
+    return part.to_numpy(zero_copy_only=True)
