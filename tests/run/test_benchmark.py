@@ -228,11 +228,16 @@ def test_a_campaign_took_at_most_40_minutes_as_the_pages_say(no_gpu, monkeypatch
     monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)
     monkeypatch.setattr("dataflow.plan.validate.require_modules", lambda *_: None)
     durations = Durations(CAMPAIGNS)
-    seconds = 0.0
+    measured = []
+    not_measured = 0  # by the campaigns of this page; each counts as the longest one
     for item in plan_suite([], "campaign", {}, Path()):
         assert not item.skipped
         run_seconds = durations.iterations_seconds(item.plan)
-        seconds += 3 * (run_seconds + durations.other_seconds(item.plan))
+        if run_seconds is None:
+            not_measured += 1
+        else:
+            measured.append(run_seconds + durations.other_seconds(item.plan))
+    seconds = 3 * (sum(measured) + not_measured * max(measured))
     assert seconds <= 40 * 60
 
 
