@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from raymeter.inside import alternatives, conversions, describe, ray_internals, special_arrays
+from raymeter.inside import (
+    alternatives,
+    conversions,
+    describe,
+    identity,
+    ray_internals,
+    special_arrays,
+)
 
 torch = pytest.importorskip("torch")
 COUNT = 40_000
@@ -150,3 +157,11 @@ def test_a_tensor_of_a_dense_layout_is_no_other_one():
     assert special_arrays.form_of_tensor(torch, make_dense()) == ""
     dense = make_dense()
     assert special_arrays.to_arrays(dense) is dense
+
+
+@pytest.mark.parametrize("form", ARRAYS)
+def test_the_bytes_of_an_array_are_seen_to_compare_them(form):
+    value = ARRAYS[form]()
+    large = identity.LargeParts({"x": value})
+    (part,) = large.parts
+    assert identity.memory_of(part).nbytes == 8 * COUNT

@@ -34,7 +34,7 @@ def run_into_a_closed_pipe(words: list[str], folder: Path) -> subprocess.Complet
         os.close(writer)
 
 
-@pytest.mark.parametrize("words", [["explain"], ["explain", "tensors-in"]])
+@pytest.mark.parametrize("words", [["explain"], ["explain", "numbers"]])
 def test_a_reader_that_has_ended_is_no_error(words: list[str], tmp_path: Path) -> None:
     process = run_into_a_closed_pipe(words, tmp_path)
     assert (process.returncode, process.stderr) == (0, "")

@@ -17,6 +17,8 @@ MODULES = (
     "ray_internals",
     "place",
     "identity",
+    "special_arrays",
+    "padding",
     "describe",
     "conversions",
     "samples",
@@ -25,6 +27,8 @@ MODULES = (
     "runs",
     "tasks",
     "memory",
+    "captured",
+    "class_code",
     "calls",
     "hook",
 )

@@ -122,7 +122,7 @@ def memory_of(part):
     torch = sys.modules.get("torch")
     if numpy is not None and isinstance(part, numpy.ndarray):
         is_whole = part.flags.c_contiguous and not part.dtype.hasobject
-        return memoryview(part.reshape(-1).view(numpy.uint8)) if is_whole else None
+        return memoryview(numpy.asarray(part).reshape(-1).view(numpy.uint8)) if is_whole else None
     if not part.is_contiguous():
         return None
     return memoryview(part.detach().reshape(-1).view(torch.uint8).numpy())
