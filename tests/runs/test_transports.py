@@ -53,6 +53,8 @@ SIMILAR = (
     "rdt nixl-pull",
     "torch multiprocessing",
 )
+# These take half a minute each.
+SLOW = ("rdt gloo", "graph shm")
 ONE_ACTOR = (
     "store driver-queue",
     "store bytes",
@@ -150,8 +152,12 @@ def check(finished, transport):
 
 
 def mark_similar(transport):
-    """Leave a transport to --all if another one of its runtime is like it."""
-    marks = pytest.mark.long if transport.label in SIMILAR else ()
+    """Leave a transport to --all if another one of its runtime is like it, and slow ones to make test-slow."""
+    marks = ()
+    if transport.label in SIMILAR:
+        marks = pytest.mark.long
+    elif transport.label in SLOW:
+        marks = pytest.mark.slow
     return pytest.param(transport, id=transport.label, marks=marks)
 
 
@@ -209,6 +215,7 @@ def test_flags_change_a_transport_as_they_say(run_script, join_cluster, flags):
         assert faults < 2 * bytes_per_iteration / 4096 * len(run.seconds)
 
 
+@pytest.mark.slow
 def test_an_existing_cluster_keeps_nothing_of_a_failed_run(run_script, cluster):
     flags = (
         "--transport",

@@ -102,6 +102,7 @@ with remove_semaphores(), ray_cluster(flags):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.runs
 def test_the_process_that_ray_starts_beside_a_graph_is_there_before_the_first_iteration():
     """Otherwise, its start takes the cores of the first iterations."""

@@ -24,6 +24,7 @@ print(ray.get(reader.pull.remote(ray.get(fourth))))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.runs
 def test_a_producer_must_wait_before_it_writes_again(tmp_path):
     pytest.importorskip("nixl")

@@ -59,7 +59,7 @@ def test_numbers_of_ranks_and_steps_differ_and_sums_are_exact():
 @pytest.mark.parametrize(
     ("stage", "times"),
     # A reduce-scatter over gloo sends as much as an all-reduce.
-    [(1, 1.0), pytest.param(3, 4 / 3, marks=pytest.mark.long)],
+    [pytest.param(1, 1.0, marks=pytest.mark.slow), pytest.param(3, 4 / 3, marks=pytest.mark.long)],
 )
 def test_ranks_send_the_bytes_of_their_collectives(measure, stage, times):
     sizes = ("--flow", "zero", "--model", "8MB", "--zero-ranks", "3", "--zero-stage", str(stage))
