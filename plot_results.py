@@ -38,7 +38,8 @@ MIB = 2**20
 # There is no --check-every, so every byte of their messages was verified.
 COMPARED_FLAGS = {"retain_memory"}
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
-TITLES = {"online-dpo": "ChatLearn's data flow: policy, reference and reward model"}
+SCRIPTS_FLOW = "online-dpo"  # the only one of the two scripts; campaigns have others too
+TITLES = {SCRIPTS_FLOW: "ChatLearn's data flow: policy, reference and reward model"}
 ROW_HEIGHT = 0.8  # of a configuration; the rest is space
 
 
@@ -364,12 +365,24 @@ def print_ratio(chart: BarChart, machine: str) -> None:
     print(f"{comparison}{chart.where(machine)}")
 
 
+def is_published(path: Path) -> bool:
+    absolute = path.resolve()
+    return PUBLISHED in (absolute, *absolute.parents)
+
+
 def choose_folder(first: Path) -> Path:
     """Return the folder of the chart: img/ for published records, or the one with the records."""
-    absolute = first.resolve()
-    if PUBLISHED in (absolute, *absolute.parents):
+    if is_published(first):
         return ROOT / "img"
     return first if first.is_dir() else first.parent
+
+
+def choose_records(paths: Sequence[Path]) -> list[ScriptRecord]:
+    """Return the records of these paths; of campaigns, those of the flow that the two scripts have."""
+    records = read_records(paths)
+    if all(is_published(path) for path in paths):
+        records = [record for record in records if record.workload["flow"] == SCRIPTS_FLOW]
+    return records
 
 
 def main() -> None:
@@ -381,7 +394,7 @@ def main() -> None:
     if not paths and PUBLISHED.is_dir():
         paths = [PUBLISHED]
     try:
-        chart = make_chart(read_records(paths))
+        chart = make_chart(choose_records(paths))
         path = choose_folder(paths[0]) / CHART_NAME
         with rc_context({"svg.hashsalt": "chatlearn-data-flow"}):  # equal charts are equal files
             draw(chart).savefig(path, metadata={"Date": None, "Creator": None})

@@ -88,10 +88,15 @@ def find_newest(results: Path) -> list[Path]:
         in_folders += find_files(folder)
     # The time of a folder says less: charts are added to it later.
     in_folders.sort(key=modified_at, reverse=True)
-    newest = next(filter(is_readable, in_folders), None)
+    newest = next(filter(counts_as_newest, in_folders), None)
     if newest is None or any(modified_at(path) > modified_at(newest) for path in singles):
         return singles
     return [results / newest.relative_to(results).parts[0]]
+
+
+def counts_as_newest(path: Path) -> bool:
+    """Return whether this file makes its folder the newest. A damaged archive does: reading it names the damage."""
+    return path.name == ARCHIVE or is_readable(path)
 
 
 def modified_at(path: Path) -> float:

@@ -195,8 +195,9 @@ def test_numbers_per_iteration():
     ("torch mapped", {"flags": {"copy_out": True}}, True), ("torch mapped", {"message": "packed"}, False),
     ("torch mapped", {"flags": {"copy_in": True, "copy_out": True}}, False),
     ("graph zero-copy", {}, False), ("store refs", {"flags": {"zero_copy": True}}, False),
+    ("graph nixl-read", {"flags": {"keep": True}}, True), ("graph nixl-read", {"message": "packed"}, False),
 ])  # fmt: skip
-def test_a_producer_writes_in_place_only_into_shared_memory_and_without_a_copy_in_the_clock(
+def test_a_producer_writes_in_place_only_into_memory_of_the_transport_and_without_a_copy_in_the_clock(
     name, changes, expected
 ):
     runtime, transport = name.split()

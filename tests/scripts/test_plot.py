@@ -195,3 +195,15 @@ def test_without_any_records_it_says_what_to_run(plot, tmp_path):
     shutil.copy(ROOT / "plot_results.py", tmp_path)
     with pytest.raises(SystemExit, match="no records in results/: run one of the two scripts"):
         plot(root=tmp_path)
+
+
+def test_a_newer_record_of_another_flow_in_a_campaign_does_not_change_the_chart(
+    plot, write, tmp_path
+):
+    shutil.copy(ROOT / "plot_results.py", tmp_path)
+    newer = make_run([9.0], started_at="2026-01-02T00:00:00")
+    write("results/campaigns/one/refs.json", "refs", [1.0])
+    write("results/campaigns/one/chain.json", "refs", newer, flow="chain")
+    (tmp_path / "img").mkdir()
+    campaigns = tmp_path / "results" / "campaigns"
+    assert plot(campaigns, root=tmp_path)[0] == "store refs: 100 s for 100 iterations"
