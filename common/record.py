@@ -202,10 +202,16 @@ def save_somewhere(path: Path, record: msgspec.Struct) -> Path:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Replace a file in one step, also if this process is killed; raise RecordError if it cannot be written."""
+    """Replace a file in one step, also if this process is killed; raise RecordError if it cannot be written.
+
+    The new content is on the disk before it takes the place of the old one.
+    """
     partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        partial.write_bytes(content)
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -150,7 +150,6 @@ def archive(folder: Path) -> Path:
             lines.append(msgspec.json.format(record_files.read_text(single), indent=-1))
     check_runs(found)
     replace(path, compress(lines))
-    flush(path)
     for single in singles:
         single.unlink()
     return path
@@ -163,12 +162,3 @@ def compress(lines: Iterable[bytes]) -> bytes:
         for line in lines:
             file.write(line + b"\n")
     return content.getvalue()
-
-
-def flush(path: Path) -> None:
-    """Wait until a file is on the disk, so that it is not lost with the power when its sources are removed."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

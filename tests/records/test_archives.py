@@ -1,5 +1,6 @@
 """Test archives: they have what the single records had, and no kill while one is made loses a record."""
 
+import errno
 import gzip
 import os
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from conftest import ROOT
 from made_records import make_record, make_run, write_record
 
+from common.record import replace
 from common.record_files import ARCHIVE, find_newest
 from dataflow.commands import archive, report
 from dataflow.errors import RecordError, UsageError
@@ -116,11 +118,15 @@ def test_a_kill_while_an_archive_is_made_loses_no_record(tmp_path, monkeypatch, 
                 raise KeyboardInterrupt
         unlink(path, missing_ok)
 
+    def replace_and_end(path, content):
+        replace(path, content)
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         if step == 1:
             patched.setattr("common.record.os.replace", Mock(side_effect=KeyboardInterrupt))
         elif step == 2:
-            patched.setattr(files, "flush", Mock(side_effect=KeyboardInterrupt))
+            patched.setattr(files, "replace", replace_and_end)
         else:
             patched.setattr(type(tmp_path), "unlink", remove_some)
         files.archive(tmp_path)
@@ -206,3 +212,17 @@ def test_published_records_are_in_archives_as_they_are_made_here(tmp_path):
         assert gzip.decompress(content) == text, path
         assert content[:10] == path.read_bytes()[:10]  # the header: the rest depends on zlib
         again.unlink()
+
+
+def test_an_error_of_the_disk_at_the_end_of_writing_keeps_what_was_there(
+    tmp_path, monkeypatch, records
+):
+    """Some file systems say only then that they are full."""
+    write_singles(tmp_path, records)
+    before = names_in(tmp_path)
+    with monkeypatch.context() as patched:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        patched.setattr("common.record.os.fsync", Mock(side_effect=full))
+        with pytest.raises(RecordError, match="No space left on device"):
+            files.archive(tmp_path)
+    assert names_in(tmp_path) == before
