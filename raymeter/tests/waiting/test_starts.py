@@ -167,6 +167,16 @@ def test_actors_that_a_library_makes_are_not_named(tmp_path):
     assert not new_actors.find(make_actors(path), make_steps(f"{path}:3"))
 
 
+def make_one_step() -> Steps:
+    return Steps("the whole program", [(0.0, 10.0)], "node-1", 1)
+
+
+def test_what_a_program_without_a_loop_makes_is_made_once(tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument=""))
+    assert not new_actors.find(make_actors(path), make_one_step())
+    assert not new_environments.find(make_environments(), make_one_step())
+
+
 def make_cpus(run: Run | None = None, memory: float = 8 * GIB, **values) -> Program:
     """Return four tasks of 200 ms in each step, each of which has asked for all four CPUs."""
     builder = Builder()

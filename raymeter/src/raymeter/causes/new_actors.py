@@ -6,7 +6,7 @@ Each of them gets a worker process, which starts, imports modules and runs `__in
 
 from collections import defaultdict
 
-from raymeter.causes.new_environments import save_start
+from raymeter.causes.new_environments import is_again_and_again, save_start
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Task
@@ -17,7 +17,6 @@ from raymeter.profile.submitted_with import has_same_arguments, submissions_in
 from raymeter.units import format_milliseconds, significant
 
 CAUSE = "actors made in each step"
-MIN_STEPS = 0.5  # of the steps, in which actors are made
 CHANGE = (
     "Make the actors once, before the loop, and call their methods in each step. If they must begin anew, give them a "
     "method that does so."
@@ -62,8 +61,8 @@ class Finder:
         """Return a finding if the actors of a line could be kept from one step to the next."""
         numbers = {self.steps.of(call.start) for call in calls}
         made = submissions_in(line, self.program.recording.start)
-        if len(numbers) < self.steps.count * MIN_STEPS or not made:
-            return None  # a library makes them, or they are made now and then
+        if not is_again_and_again(numbers, self.steps) or not made:
+            return None  # a library makes them, or they are made once, or now and then
         if not all(self.could_be_kept(call) for call in calls):
             return None
         is_same = all(has_same_arguments(submission) for submission in made)

@@ -16,6 +16,7 @@ from raymeter.units import format_milliseconds, significant
 
 CAUSE = "a new runtime_env in each step"
 MIN_STEPS = 0.5  # of the steps, in which workers start
+MIN_COUNT = 3  # of these steps: what a program without a loop does in its only step is done once
 CHANGE = (
     "Use one runtime_env for all steps, and pass what differs as an argument of the task. Ray starts other workers for "
     "each runtime_env, even if only one variable in it is another one."
@@ -38,9 +39,15 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     findings = []
     for line, starts in by_line.items():
         numbers = {steps.of(start.task.submitted or 0.0) for start in starts}
-        if len(numbers) >= MIN_STEPS * steps.count:
+        if is_again_and_again(numbers, steps):
             findings.append(make_finding(program, steps, line, starts))
     return findings
+
+
+def is_again_and_again(numbers: set[int | None], steps: Steps) -> bool:
+    """Return whether something is done in enough steps to be a part of each."""
+    count = len(numbers - {None})
+    return count >= max(MIN_COUNT, MIN_STEPS * steps.count)
 
 
 def first_uses(program: Program) -> dict[int, float]:
