@@ -8,9 +8,10 @@ import pytest
 from made_programs import Builder
 from raymeter.causes import independent_calls, new_actors, new_environments, unused_cpus
 from raymeter.findings import Finding
-from raymeter.profile.events import Cluster, Process, Run, Task
+from raymeter.profile.events import Cluster, Process, RecorderCost, Run, Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
+from raymeter.profile.workers import Workers
 from raymeter.report.waiting import say_waiting
 from raymeter.simulate.predict import predict
 
@@ -257,6 +258,28 @@ def test_tasks_that_may_need_their_cpus_are_not_named(run):
 
 def test_tasks_that_take_other_resources_are_not_named():
     assert not unused_cpus.find(make_cpus(RUN, resources=["GPU"]), make_steps())
+
+
+def add_actor(program: Program, end: float, has_ended: bool = True) -> None:
+    """Add an actor with all four CPUs that is made at 0.1 s, and whose process is heard of until a time."""
+    cost = RecorderCost(time=end, has_ended=has_ended)
+    process = Process("node-actor", pid=99, role="worker", start=0.2, recorder=cost)
+    program.recording.processes.append(process)
+    made = Task("a" * 48, "A.__init__", "ACTOR_CREATION_TASK", actor="a", pid=99, cpus=4.0)
+    made.submitted = 0.1
+    made.execute = (0.2, 0.3)
+    program.recording.tasks.append(made)
+    program.tasks[made.task] = made
+    program.workers = Workers(program.recording)
+
+
+@pytest.mark.parametrize(
+    ("end", "has_ended", "count"), [(0.8, True, 1), (9.0, True, 0), (0.8, False, 0)]
+)
+def test_an_actor_keeps_its_cpus_until_it_has_ended(end, has_ended, count):
+    program = make_cpus(RUN)
+    add_actor(program, end, has_ended)
+    assert len(unused_cpus.find(program, make_steps())) == count
 
 
 def make_two_lines(path: Path, references: bool = False, calls_others: bool = False) -> Program:
