@@ -22,6 +22,10 @@ ACTORS = """
 for step in range(6):
     actor = Scorer.remote({argument})
     ray.get(actor.score.remote())
+
+class Scorer:
+    def __init__(self, rows=None):
+        self.weights = torch.ones(4)
 """
 TWO_LINES = """
 class Trainer:
@@ -155,6 +159,20 @@ def test_actors_of_one_step_are_named_and_init_counts_if_it_is_always_the_same(
     assert ("is not in this number" in finding.price) == (argument == "rows")
     (advice,) = predict(program, steps, [finding])
     assert advice.prediction.saved_seconds == pytest.approx(saved, abs=0.01)
+
+
+@pytest.mark.parametrize("init", ["torch.load('latest.pt')", "Weights()", "open('latest').read()"])
+def test_an_init_that_may_read_what_has_changed_does_not_count(init, tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument="").replace("torch.ones(4)", init))
+    (finding,) = new_actors.find(make_actors(path), make_steps(f"{path}:3"))
+    assert "or read what has changed" in finding.price
+    assert not any(saving.part == "execute" for saving in finding.savings)
+
+
+def test_an_init_that_is_defined_elsewhere_does_not_count(tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument="").replace("class Scorer", "class Other"))
+    (finding,) = new_actors.find(make_actors(path), make_steps(f"{path}:3"))
+    assert not any(saving.part == "execute" for saving in finding.savings)
 
 
 @pytest.mark.parametrize("values", [{"failed": True}, {"later": True}])

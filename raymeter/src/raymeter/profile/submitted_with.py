@@ -86,6 +86,21 @@ def submissions_in(line: str, start: float) -> list[ast.Call]:
     return [call for call in calls if is_submission(call) and spans(call, number)]
 
 
+def class_of(call: ast.Call, line: str, start: float) -> str:
+    """Return the line of the class of which a call makes an actor; "" unless the same file defines it, and once."""
+    file, _ = split_line(line)
+    tree = read_tree(file, start)
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    while isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):
+        receiver = receiver.func.value  # of .options()
+    if tree is None:
+        return ""
+    name = path_of(receiver)
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    found = [node.lineno for node in classes if node.name == name]
+    return f"{file}:{found[0]}" if len(found) == 1 else ""
+
+
 def has_same_arguments(call: ast.Call) -> bool:
     """Return whether a call has no arguments but constants, so that it gets the same ones each time."""
     named = [keyword.value for keyword in call.keywords]
