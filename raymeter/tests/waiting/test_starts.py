@@ -102,6 +102,7 @@ def test_a_new_runtime_env_in_each_step_is_named_with_what_starting_a_worker_tak
     steps = make_steps()
     (finding,) = new_environments.find(program, steps)
     assert "Workers start (1 per step), because simulate" in finding.title
+    assert "only if the code of the task can do it with an argument" in finding.price
     (advice,) = predict(program, steps, [finding])
     assert not advice.prediction.is_upper_limit
     assert advice.prediction.saved_seconds == pytest.approx(0.897, abs=0.005)

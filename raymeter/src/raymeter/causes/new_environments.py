@@ -22,6 +22,11 @@ CHANGE = (
     "each runtime_env, even if only one variable in it is another one."
 )
 
+PRICE = (
+    "it is possible only if the code of the task can do it with an argument: not for other packages or files, nor for "
+    "variables that are read when a process starts, such as CUDA_VISIBLE_DEVICES, NCCL_* or OMP_*."
+)
+
 
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each line whose tasks bring new environments again and again."""
@@ -75,6 +80,7 @@ def make_finding(program: Program, steps: Steps, line: str, starts: list[Start])
         f"{format_milliseconds(seconds)} of work",
         line=option or line,
         change=CHANGE,
+        price=PRICE,
         seconds=seconds,
         savings=savings,
         other_lines=[line],
