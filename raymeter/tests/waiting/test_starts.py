@@ -1,5 +1,6 @@
 """What comes before a function runs is not blamed on it, and has its own causes: workers, actors, CPUs, other lines."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from made_programs import Builder
 from raymeter.causes import independent_calls, new_actors, new_environments, unused_cpus
 from raymeter.findings import Finding
+from raymeter.inside.tasks import sums_of_parts
 from raymeter.profile.events import Cluster, Process, RecorderCost, Run, Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
@@ -110,6 +112,20 @@ def test_a_new_runtime_env_in_each_step_is_named_with_what_starting_a_worker_tak
 
 def test_workers_that_start_for_another_reason_are_not_blamed_on_an_environment():
     assert not new_environments.find(make_environments(differ=False), make_steps())
+
+
+@pytest.mark.parametrize(("part", "count"), [("pip", 0), ("working_dir", 0), ("env_vars", 1)])
+def test_only_variables_may_become_an_argument(part, count):
+    program = make_environments()
+    for number, task in enumerate(program.tasks.values()):
+        environment = json.dumps({part: {"name": number}, "config": {}})
+        task.parts_of_env = sums_of_parts(environment)
+    assert len(new_environments.find(program, make_steps())) == count
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no json", "[]"])
+def test_an_environment_that_can_not_be_read_has_no_parts(text):
+    assert sums_of_parts(text) == {}
 
 
 def make_actors(path: Path, failed: bool = False, later: bool = False) -> Program:
