@@ -106,7 +106,8 @@ class Finder:
         self.steps = steps
         self.work = WorkOfTasks(program)
         self.actors = [task for task in program.tasks.values() if task.type == CREATION]
-        self.processes = {process.process: process for process in program.recording.processes}
+        processes = program.recording.processes
+        self.costs = {process.process: process.recorder for process in processes}
 
     def judge(self, kind: Kind) -> Finding | None:
         """Return a finding if more tasks of a kind would run at the same time, and fit on cores and into memory."""
@@ -154,10 +155,12 @@ class Finder:
 
     def life_of(self, task: Task) -> Phase:
         """Return when an actor was made and when it ended, which is never if its process has not said so."""
-        process = self.processes.get(self.program.process_of(task))
-        cost = process.recorder if process is not None else None
-        end = cost.time if cost is not None and cost.has_ended else math.inf
-        return task.submitted or 0.0, end
+        name = self.program.process_of(task)
+        cost = self.costs.get(name)
+        begin = task.submitted or 0.0
+        if cost is None or not cost.has_ended:
+            return begin, math.inf
+        return begin, cost.time
 
     def group_by_step(self, tasks: Sequence[Task]) -> list[list[Task]]:
         """Return the tasks of each step, in the order in which they could begin."""

@@ -28,14 +28,25 @@ def line_of_option(line: str, start: float, option: str) -> str:
     function = innermost_function(tree, number) or tree
     found = set()
     for call in submissions_in(line, start):
-        receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        receiver = receiver_of(call)
         setter = setter_in(receiver, option)
         if isinstance(setter, ast.expr):
-            definition = definition_of(path_of(setter), function, tree)
+            path = path_of(setter)
+            definition = definition_of(path, function, tree)
             setter = setter_in(definition, option)
         found.add(setter)
-    only = found.pop() if len(found) == 1 else None
+    if len(found) != 1:
+        return ""
+    (only,) = found
     return f"{file}:{only}" if isinstance(only, int) else ""
+
+
+def receiver_of(call: ast.Call) -> ast.expr:
+    """Return what a method is called of: `work.options()` of `work.options().remote()`."""
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.value
+    return function
 
 
 def setter_in(node: ast.AST | None, option: str) -> int | ast.expr | None:
@@ -48,18 +59,26 @@ def setter_in(node: ast.AST | None, option: str) -> int | ast.expr | None:
         is_setter = last_name(node.func) in SETTERS
         if is_setter and option in names:
             return node.lineno
-        if not is_setter or None in names or not isinstance(node.func, ast.Attribute):
+        if not is_setter or None in names:
+            return None
+        if not isinstance(node.func, ast.Attribute):
             return None
         node = node.func.value
-    return node if isinstance(node, ast.expr) else None
+    if isinstance(node, ast.expr):
+        return node
+    return None
 
 
 def definition_of(path: str, function: ast.AST, tree: ast.Module) -> ast.expr | None:
     """Return the value that is assigned to a name, or its decorator; None if there is none, or more than one."""
     parameters = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-    outside = [] if path in parameters or function is tree else definitions_in(tree.body, path)
-    found = definitions_in(ast.iter_child_nodes(function), path) or outside
-    return found[0] if path and len(found) == 1 else None
+    parts = ast.iter_child_nodes(function)
+    found = definitions_in(parts, path)
+    if not found and path not in parameters:
+        found = definitions_in(tree.body, path)
+    if not path or len(found) != 1:
+        return None
+    return found[0]
 
 
 def definitions_in(parts: Iterable[ast.AST], path: str) -> list[ast.expr]:
@@ -67,8 +86,10 @@ def definitions_in(parts: Iterable[ast.AST], path: str) -> list[ast.expr]:
     found: list[ast.expr] = []
     pending = list(parts)
     for node in pending:  # grows
-        if isinstance(node, ast.Assign) and path in map(path_of, node.targets):
-            found.append(node.value)
+        if isinstance(node, ast.Assign):
+            targets = map(path_of, node.targets)
+            if path in targets:
+                found.append(node.value)
         elif isinstance(node, FUNCTIONS) and node.name == path:
             found += node.decorator_list
         if not isinstance(node, INNER_FUNCTIONS):
@@ -90,15 +111,18 @@ def class_of(call: ast.Call, line: str, start: float) -> str:
     """Return the line of the class of which a call makes an actor; "" unless the same file defines it, and once."""
     file, _ = split_line(line)
     tree = read_tree(file, start)
-    receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-    while isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):
-        receiver = receiver.func.value  # of .options()
     if tree is None:
         return ""
+    receiver = receiver_of(call)
+    if isinstance(receiver, ast.Call):  # of .options()
+        receiver = receiver_of(receiver)
     name = path_of(receiver)
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     found = [node.lineno for node in classes if node.name == name]
-    return f"{file}:{found[0]}" if len(found) == 1 else ""
+    if len(found) != 1:
+        return ""
+    (number,) = found
+    return f"{file}:{number}"
 
 
 def has_same_arguments(call: ast.Call) -> bool:
