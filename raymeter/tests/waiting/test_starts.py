@@ -1,5 +1,6 @@
 """What comes before a function runs is not blamed on it, and has its own causes: workers, actors, CPUs, other lines."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,11 @@ import pytest
 from made_programs import Builder
 from raymeter.causes import independent_calls, new_actors, new_environments, unused_cpus
 from raymeter.findings import Finding
-from raymeter.profile.events import Cluster, Process, Run, Task
+from raymeter.inside.tasks import sums_of_parts
+from raymeter.profile.events import Cluster, Process, RecorderCost, Run, Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
+from raymeter.profile.workers import Workers
 from raymeter.report.waiting import say_waiting
 from raymeter.simulate.predict import predict
 
@@ -21,6 +24,10 @@ ACTORS = """
 for step in range(6):
     actor = Scorer.remote({argument})
     ray.get(actor.score.remote())
+
+class Scorer:
+    def __init__(self, rows=None):
+        self.weights = torch.ones(4)
 """
 TWO_LINES = """
 class Trainer:
@@ -97,6 +104,7 @@ def test_a_new_runtime_env_in_each_step_is_named_with_what_starting_a_worker_tak
     steps = make_steps()
     (finding,) = new_environments.find(program, steps)
     assert "Workers start (1 per step), because simulate" in finding.title
+    assert "only if the code of the task can do it with an argument" in finding.price
     (advice,) = predict(program, steps, [finding])
     assert not advice.prediction.is_upper_limit
     assert advice.prediction.saved_seconds == pytest.approx(0.897, abs=0.005)
@@ -104,6 +112,20 @@ def test_a_new_runtime_env_in_each_step_is_named_with_what_starting_a_worker_tak
 
 def test_workers_that_start_for_another_reason_are_not_blamed_on_an_environment():
     assert not new_environments.find(make_environments(differ=False), make_steps())
+
+
+@pytest.mark.parametrize(("part", "count"), [("pip", 0), ("working_dir", 0), ("env_vars", 1)])
+def test_only_variables_may_become_an_argument(part, count):
+    program = make_environments()
+    for number, task in enumerate(program.tasks.values()):
+        environment = json.dumps({part: {"name": number}, "config": {}})
+        task.parts_of_env = sums_of_parts(environment)
+    assert len(new_environments.find(program, make_steps())) == count
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no json", "[]"])
+def test_an_environment_that_can_not_be_read_has_no_parts(text):
+    assert sums_of_parts(text) == {}
 
 
 def make_actors(path: Path, failed: bool = False, later: bool = False) -> Program:
@@ -156,6 +178,20 @@ def test_actors_of_one_step_are_named_and_init_counts_if_it_is_always_the_same(
     assert advice.prediction.saved_seconds == pytest.approx(saved, abs=0.01)
 
 
+@pytest.mark.parametrize("init", ["torch.load('latest.pt')", "Weights()", "open('latest').read()"])
+def test_an_init_that_may_read_what_has_changed_does_not_count(init, tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument="").replace("torch.ones(4)", init))
+    (finding,) = new_actors.find(make_actors(path), make_steps(f"{path}:3"))
+    assert "or read what has changed" in finding.price
+    assert not any(saving.part == "execute" for saving in finding.savings)
+
+
+def test_an_init_that_is_defined_elsewhere_does_not_count(tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument="").replace("class Scorer", "class Other"))
+    (finding,) = new_actors.find(make_actors(path), make_steps(f"{path}:3"))
+    assert not any(saving.part == "execute" for saving in finding.savings)
+
+
 @pytest.mark.parametrize("values", [{"failed": True}, {"later": True}])
 def test_actors_that_fail_or_are_used_later_can_not_be_made_once(values, tmp_path):
     path = write_source(tmp_path, ACTORS.format(argument=""))
@@ -165,6 +201,16 @@ def test_actors_that_fail_or_are_used_later_can_not_be_made_once(values, tmp_pat
 def test_actors_that_a_library_makes_are_not_named(tmp_path):
     path = write_source(tmp_path, "\n\ndata.materialize()\n\n")
     assert not new_actors.find(make_actors(path), make_steps(f"{path}:3"))
+
+
+def make_one_step() -> Steps:
+    return Steps("the whole program", [(0.0, 10.0)], "node-1", 1)
+
+
+def test_what_a_program_without_a_loop_makes_is_made_once(tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument=""))
+    assert not new_actors.find(make_actors(path), make_one_step())
+    assert not new_environments.find(make_environments(), make_one_step())
 
 
 def make_cpus(run: Run | None = None, memory: float = 8 * GIB, **values) -> Program:
@@ -247,6 +293,28 @@ def test_tasks_that_may_need_their_cpus_are_not_named(run):
 
 def test_tasks_that_take_other_resources_are_not_named():
     assert not unused_cpus.find(make_cpus(RUN, resources=["GPU"]), make_steps())
+
+
+def add_actor(program: Program, end: float, has_ended: bool = True) -> None:
+    """Add an actor with all four CPUs that is made at 0.1 s, and whose process is heard of until a time."""
+    cost = RecorderCost(time=end, has_ended=has_ended)
+    process = Process("node-actor", pid=99, role="worker", start=0.2, recorder=cost)
+    program.recording.processes.append(process)
+    made = Task("a" * 48, "A.__init__", "ACTOR_CREATION_TASK", actor="a", pid=99, cpus=4.0)
+    made.submitted = 0.1
+    made.execute = (0.2, 0.3)
+    program.recording.tasks.append(made)
+    program.tasks[made.task] = made
+    program.workers = Workers(program.recording)
+
+
+@pytest.mark.parametrize(
+    ("end", "has_ended", "count"), [(0.8, True, 1), (9.0, True, 0), (0.8, False, 0)]
+)
+def test_an_actor_keeps_its_cpus_until_it_has_ended(end, has_ended, count):
+    program = make_cpus(RUN)
+    add_actor(program, end, has_ended)
+    assert len(unused_cpus.find(program, make_steps())) == count
 
 
 def make_two_lines(path: Path, references: bool = False, calls_others: bool = False) -> Program:

@@ -4,20 +4,21 @@ Each of them gets a worker process, which starts, imports modules and runs `__in
 ("When a new actor is instantiated, a new worker is created").
 """
 
+import ast
 from collections import defaultdict
 
-from raymeter.causes.new_environments import save_start
+from raymeter.causes.new_environments import is_again_and_again, save_start
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Finding, Saving
+from raymeter.profile.effects import acts_alone
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import Program
 from raymeter.profile.starts import CREATION, Start, WarmReading, find_first_methods, find_starts
 from raymeter.profile.steps import Steps
-from raymeter.profile.submitted_with import has_same_arguments, submissions_in
+from raymeter.profile.submitted_with import class_of, has_same_arguments, submissions_in
 from raymeter.units import format_milliseconds, significant
 
 CAUSE = "actors made in each step"
-MIN_STEPS = 0.5  # of the steps, in which actors are made
 CHANGE = (
     "Make the actors once, before the loop, and call their methods in each step. If they must begin anew, give them a "
     "method that does so."
@@ -62,15 +63,21 @@ class Finder:
         """Return a finding if the actors of a line could be kept from one step to the next."""
         numbers = {self.steps.of(call.start) for call in calls}
         made = submissions_in(line, self.program.recording.start)
-        if len(numbers) < self.steps.count * MIN_STEPS or not made:
-            return None  # a library makes them, or they are made now and then
+        if not is_again_and_again(numbers, self.steps) or not made:
+            return None  # a library makes them, or they are made once, or now and then
         if not all(self.could_be_kept(call) for call in calls):
             return None
-        is_same = all(has_same_arguments(submission) for submission in made)
+        is_same = all(self.does_the_same(submission, line) for submission in made)
         savings: list[Saving] = []
         for call in calls:
             savings += self.save_actor(call, is_same)
         return self.make_finding(line, calls, savings, is_same)
+
+    def does_the_same(self, submission: ast.Call, line: str) -> bool:
+        """Return whether `__init__` has the same arguments each time, and reads nothing that may have changed."""
+        start = self.program.recording.start
+        is_alone = acts_alone(class_of(submission, line, start), start)
+        return is_alone and has_same_arguments(submission)
 
     def could_be_kept(self, call: Call) -> bool:
         """Return whether an actor is used in the step that has made it, in no other one, and does not fail."""
@@ -82,7 +89,7 @@ class Finder:
         return bool(submitted) and all(self.steps.of(time) == number for time in submitted)
 
     def save_actor(self, call: Call, is_same: bool) -> list[Saving]:
-        """Return what is saved if an actor is there already: `__init__`, too, if its arguments are always the same."""
+        """Return what is saved if an actor is there already: `__init__`, too, if it is always the same."""
         savings: list[Saving] = []
         if (
             not call.messages and not call.left_out_messages
@@ -130,7 +137,8 @@ class Finder:
         price = PRICE
         if not is_same:
             taken = format_milliseconds(self.init_seconds(calls))
-            price += f" What __init__ does, {taken}, is not in this number, since it may differ."
+            price += f" What __init__ does, {taken}, is not in this number, since it may differ,"
+            price += " or read what has changed."
         return Finding(
             cause=CAUSE,
             title=f"Actors of {name} are made ({per_step} per step), and used in that step only: "

@@ -5,6 +5,7 @@ with different runtime environments use different worker processes").
 """
 
 from collections import defaultdict
+from itertools import chain
 
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Finding, Saving
@@ -16,9 +17,16 @@ from raymeter.units import format_milliseconds, significant
 
 CAUSE = "a new runtime_env in each step"
 MIN_STEPS = 0.5  # of the steps, in which workers start
+MIN_COUNT = 3  # of these steps: what a program without a loop does in its only step is done once
+VARIABLES = "env_vars"
 CHANGE = (
     "Use one runtime_env for all steps, and pass what differs as an argument of the task. Ray starts other workers for "
     "each runtime_env, even if only one variable in it is another one."
+)
+
+PRICE = (
+    "it is possible only if the code of the task can do it with an argument: not for other packages or files, nor for "
+    "variables that are read when a process starts, such as CUDA_VISIBLE_DEVICES, NCCL_* or OMP_*."
 )
 
 
@@ -38,9 +46,23 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     findings = []
     for line, starts in by_line.items():
         numbers = {steps.of(start.task.submitted or 0.0) for start in starts}
-        if len(numbers) >= MIN_STEPS * steps.count:
+        if is_again_and_again(numbers, steps) and differ_in_variables(starts):
             findings.append(make_finding(program, steps, line, starts))
     return findings
+
+
+def differ_in_variables(starts: list[Start]) -> bool:
+    """Return whether nothing but variables differs in the environments of tasks, or what differs is not known."""
+    first, *others = [start.task.parts_of_env for start in starts]
+    items = [other.items() ^ first.items() for other in others]
+    names = {name for name, _ in chain.from_iterable(items)}
+    return names <= {VARIABLES}
+
+
+def is_again_and_again(numbers: set[int | None], steps: Steps) -> bool:
+    """Return whether something is done in enough steps to be a part of each."""
+    count = len(numbers - {None})
+    return count >= max(MIN_COUNT, MIN_STEPS * steps.count)
 
 
 def first_uses(program: Program) -> dict[int, float]:
@@ -68,6 +90,7 @@ def make_finding(program: Program, steps: Steps, line: str, starts: list[Start])
         f"{format_milliseconds(seconds)} of work",
         line=option or line,
         change=CHANGE,
+        price=PRICE,
         seconds=seconds,
         savings=savings,
         other_lines=[line],

@@ -6,6 +6,7 @@ or child processes compute, that take other resources as well, or whose memory w
 """
 
 import heapq
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from raymeter.causes.savings import total
 from raymeter.causes.work_of_tasks import WorkOfTasks
 from raymeter.findings import Finding
 from raymeter.profile.events import Run, Task
-from raymeter.profile.program import Program
+from raymeter.profile.program import Phase, Program
 from raymeter.profile.starts import CREATION, NORMAL, begin_of, end_of
 from raymeter.profile.steps import Steps
 from raymeter.profile.submitted_with import line_of_option
@@ -104,6 +105,9 @@ class Finder:
         self.program = program
         self.steps = steps
         self.work = WorkOfTasks(program)
+        self.actors = [task for task in program.tasks.values() if task.type == CREATION]
+        processes = program.recording.processes
+        self.costs = {process.process: process.recorder for process in processes}
 
     def judge(self, kind: Kind) -> Finding | None:
         """Return a finding if more tasks of a kind would run at the same time, and fit on cores and into memory."""
@@ -134,8 +138,29 @@ class Finder:
     @property
     def free_cpus(self) -> float:
         """Return how many CPUs Ray has for tasks, without those that actors keep."""
-        actors = [task for task in self.program.tasks.values() if task.type == CREATION]
-        return self.work.cpus - sum(task.cpus for task in actors)
+        (first, _), *_ = self.steps.times
+        _, last = self.steps.times[-1]
+        lives = [self.life_of(task) for task in self.actors]
+        begins = [begin for begin, _ in lives if first < begin <= last]
+        most = max(self.kept_cpus(lives, time) for time in [first, *begins])
+        return self.work.cpus - most
+
+    def kept_cpus(self, lives: list[Phase], time: float) -> float:
+        """Return how many CPUs the actors keep that live at a time."""
+        kept = 0.0
+        for task, (begin, end) in zip(self.actors, lives, strict=True):
+            if begin <= time < end:
+                kept += task.cpus
+        return kept
+
+    def life_of(self, task: Task) -> Phase:
+        """Return when an actor was made and when it ended, which is never if its process has not said so."""
+        name = self.program.process_of(task)
+        cost = self.costs.get(name)
+        begin = task.submitted or 0.0
+        if cost is None or not cost.has_ended:
+            return begin, math.inf
+        return begin, cost.time
 
     def group_by_step(self, tasks: Sequence[Task]) -> list[list[Task]]:
         """Return the tasks of each step, in the order in which they could begin."""

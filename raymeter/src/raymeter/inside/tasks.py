@@ -5,6 +5,8 @@ were deserialised, the task was executed, its results were stored. Workers repor
 RAY_task_events_report_interval_ms. The copy of a result into the store is in no other place.
 """
 
+import functools
+import json
 import time
 import zlib
 
@@ -72,6 +74,16 @@ def sum_of(runtime_env):
     return zlib.crc32(runtime_env.encode())
 
 
+@functools.lru_cache(maxsize=1000)
+def sums_of_parts(runtime_env):
+    """Return such a number for each part of a runtime environment, as "pip"; {} if it is empty or can't be read."""
+    try:
+        parts = json.loads(runtime_env or "{}")
+        return {name: zlib.crc32(json.dumps(part).encode()) for name, part in parts.items()}
+    except (ValueError, AttributeError):
+        return {}
+
+
 def describe_task(event):
     """Return the event of a task with its states (seconds since 1970) and phases (start and end) that Ray knows."""
     info = event.task_info
@@ -89,6 +101,7 @@ def describe_task(event):
         "cpus": info.required_resources.get("CPU", 0.0),
         "resources": [name for name in info.required_resources if name != "CPU"],
         "runtime_env": sum_of(info.runtime_env_info.serialized_runtime_env),
+        "parts_of_env": sums_of_parts(info.runtime_env_info.serialized_runtime_env),
     }
     for key, nanoseconds in updates.state_ts_ns.items():
         state = STATES.get(ray_internals.task_state(key))

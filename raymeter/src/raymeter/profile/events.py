@@ -357,6 +357,7 @@ class Task:
     cpus: float = 0.0  # that it takes of those of the cluster while it runs
     resources: list[str] = field(default_factory=list)  # others that it takes
     runtime_env: int = 0  # equal for equal ones; 0: it has none, or it was not recorded
+    parts_of_env: dict[str, int] = field(default_factory=dict)  # equal numbers for equal parts
     submitted: float | None = None
     waits_for_node: float | None = None
     waits_for_store: float | None = None
