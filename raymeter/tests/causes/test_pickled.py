@@ -227,6 +227,21 @@ def test_a_slow_conversion_is_named_as_the_price():
     assert not find(make_program(alternatives={"as it is": NOW, "columns": FAST})).price
 
 
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_one_array_that_is_filled_again_is_converted_for_each_message(is_verified):
+    measured = {"as it is": NOW, "columns": replace(FAST, convert=0.01)}
+    program = make_program(alternatives=measured)
+    for number, message in enumerate(program.messages):
+        message.sent.token = 7
+        message.sent.content = 1 if is_verified else number + 1
+        message.sent.is_same = False if is_verified else None
+    assert "this number has taken off" in find(program).price
+    for message in program.messages:
+        message.sent.content = 1
+        message.sent.is_same = True
+    assert "keep what is converted" in find(program).price
+
+
 def test_what_converting_each_message_takes_is_in_the_number():
     fast = {"as it is": NOW, "columns": FAST}
     slow = {"as it is": NOW, "columns": replace(FAST, convert=0.01)}

@@ -141,11 +141,16 @@ def price_of_conversion(seconds: float, is_kept: bool) -> str:
 
 
 def is_same_object(group: Group) -> bool:
-    """Return whether all messages are one object, or have one content, so that one conversion is enough."""
+    """Return whether all messages are one object, or have one content, so that one conversion is enough.
+
+    An array that is filled again in place is one object with other bytes: what was converted of it would be stale.
+    """
     messages = [message.sent for message in group.messages]
-    tokens = {sent.token for sent in messages}
     contents = {sent.content for sent in messages}
-    has_same_bytes = any(sent.is_same for sent in messages) and len(contents) == 1
+    if len(contents) > 1 or any(sent.is_same is False for sent in messages):
+        return False
+    tokens = {sent.token for sent in messages}
+    has_same_bytes = any(sent.is_same for sent in messages)
     return has_same_bytes or (len(tokens) == 1 and 0 not in tokens)
 
 
