@@ -141,6 +141,7 @@ def test_a_way_that_was_never_measured_is_named_without_a_number():
     finding = find(make_program(TENSOR))
     assert finding.cause == "tensors in the pickle"
     assert not finding.savings
+    assert "tensors made of them" in finding.price
     profile = make_profile(make_program(TENSOR), make_steps())
     profile.findings = [finding]
     text = " ".join(terminal.render(profile).split())
@@ -177,6 +178,7 @@ def test_a_type_whose_arrays_are_pickled_has_its_own_cause_and_change(kind, form
     assert words in finding.change
     assert f"most of it in x ({kind})" in finding.title
     assert finding.seconds > 0
+    assert "arrive read-only" in finding.price  # they were writable copies before
     assert not finding.settings  # which this type ignores
     assert "RAY_ENABLE" not in finding.change
 
@@ -249,6 +251,13 @@ def test_what_converting_each_message_takes_is_in_the_number():
     finding = find(make_program(alternatives=slow))
     assert without.seconds - finding.seconds == pytest.approx(0.01, rel=0.02)
     assert "this number has taken off" in finding.price
+
+
+def test_a_slow_conversion_leaves_the_other_price():
+    measured = {"as it is": NOW, "numpy arrays": replace(FAST, convert=0.01)}
+    price = find(make_program(TENSOR, alternatives=measured)).price
+    assert price.startswith("converting one message took 10 ms")
+    assert price.endswith(pickled.READ_ONLY_PRICE)
 
 
 def test_a_measured_part_of_the_items_is_named():

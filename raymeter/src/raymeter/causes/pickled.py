@@ -37,6 +37,11 @@ OWN_CHANGE = "Let it return numpy arrays there, or send its fields as arrays."
 LIBRARY_CHANGE = "It belongs to a library: send its fields as arrays."
 LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
 ITS_ARRAYS = "its arrays"  # the name of the alternative, in inside/conversions.py
+READ_ONLY = ("numpy arrays", "contiguous arrays", "without its own pickling", ITS_ARRAYS)
+READ_ONLY_PRICE = (
+    "The arrays arrive read-only: readers must not write into them, nor into tensors made of them. "
+    "Those that write need a copy."
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
-        finding.price = price_of_conversion(other.convert, is_kept)
+        finding.price = f"{price_of_conversion(other.convert, is_kept)} {finding.price}".rstrip()
     return finding
 
 
@@ -202,6 +207,7 @@ def build_finding(
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
+        price=READ_ONLY_PRICE if kind.alternative in READ_ONLY else "",
         other_lines=others,
     )
 
