@@ -168,6 +168,7 @@ def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_nam
     ("scipy.dok_matrix", "dok", "a sparse matrix of Python lists", "scipy.dok_matrix keeps"),
     ("torch.Tensor", "sparse", "sparse tensors in the pickle", "values and indices"),
     ("torch.Tensor", "nested", "nested tensors in the pickle", "values and offsets"),
+    ("torch.Tensor", "nested strided", "nested tensors in the pickle", "the shape of each"),
     ("PIL.Image", "image", "images in the pickle", "numpy.asarray(image)"),
 ])  # fmt: skip
 def test_a_type_whose_arrays_are_pickled_has_its_own_cause_and_change(kind, form, cause, words):
@@ -181,6 +182,12 @@ def test_a_type_whose_arrays_are_pickled_has_its_own_cause_and_change(kind, form
     assert "arrive read-only" in finding.price  # they were writable copies before
     assert not finding.settings  # which this type ignores
     assert "RAY_ENABLE" not in finding.change
+
+
+def test_offsets_are_named_only_for_tensors_that_have_them():
+    field = replace(TENSOR, form="nested strided")
+    finding = find(make_program(field, alternatives={"as it is": NOW, "its arrays": FAST}))
+    assert "offsets" not in finding.change and "jagged" not in finding.change
 
 
 def test_a_type_whose_arrays_save_nothing_gets_no_advice_for_others():

@@ -454,6 +454,14 @@ KINDS = (
         has_form("nested"),
     ),
     Kind(
+        "nested tensors in the pickle",
+        ITS_ARRAYS,
+        "A nested tensor is copied into the pickle: send one tensor of the values of all pieces (torch.cat of "
+        "piece.reshape(-1)) with .numpy(), and the shape of each. Make it again of them in the reader "
+        "(torch.nested.as_nested_tensor), which copies the values, and is in this number.",
+        has_form("nested strided"),
+    ),
+    Kind(
         "images in the pickle",
         ITS_ARRAYS,
         "{type} is pickled with its pixels: send numpy.asarray(image), or one array of all images (numpy.stack), and "

@@ -46,9 +46,13 @@ def array_bytes(numpy, part):
 
 
 def form_of_tensor(torch, part):
-    """Return "nested" or "sparse" for a tensor without one strided memory; "" for others."""
+    """Return "nested", "nested strided" or "sparse" for a tensor without one strided memory; "" for others.
+
+    Only a jagged one has offsets: "nested" is that. The pieces of a nested tensor with torch's default layout are
+    strided, and may differ in each dimension.
+    """
     if part.is_nested:
-        return "nested"
+        return "nested" if part.layout == torch.jagged else "nested strided"
     return "" if part.layout == torch.strided else "sparse"
 
 
@@ -141,10 +145,7 @@ def split_tensor(torch, part):
 
 
 def split_pieces(torch, pieces):
-    """Return the same for the pieces of a nested tensor. It becomes jagged if only the first dimension differs."""
-    if len({piece.shape[1:] for piece in pieces}) == 1:
-        lengths = torch.tensor([0, *map(len, pieces)])
-        return join_jagged, [torch.cat(pieces), lengths.cumsum(0)]
+    """Return the same for the pieces of a nested tensor with strided layout: all values, and the shape of each."""
     sizes = torch.tensor([list(piece.shape) for piece in pieces])
     return join_pieces, [torch.cat([piece.reshape(-1) for piece in pieces]), sizes]
 
