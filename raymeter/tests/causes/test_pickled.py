@@ -166,7 +166,7 @@ def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_nam
     ("numpy.MaskedArray", "masked", "masked arrays in the pickle", "array.data and array.mask"),
     ("scipy.lil_matrix", "lil", "a sparse matrix of Python lists", "matrix.tocsr()"),
     ("scipy.dok_matrix", "dok", "a sparse matrix of Python lists", "scipy.dok_matrix keeps"),
-    ("torch.Tensor", "sparse", "sparse tensors in the pickle", "values and indices"),
+    ("torch.Tensor", "sparse", "sparse tensors in the pickle", "is_coalesced=True"),
     ("torch.Tensor", "nested", "nested tensors in the pickle", "values and offsets"),
     ("torch.Tensor", "nested strided", "nested tensors in the pickle", "the shape of each"),
     ("PIL.Image", "image", "images in the pickle", "numpy.asarray(image)"),

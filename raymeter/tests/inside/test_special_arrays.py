@@ -117,6 +117,18 @@ def test_a_tensor_is_made_again_by_the_reader(name):
     assert torch.equal(read.to_dense(), value.to_dense())
 
 
+@pytest.mark.parametrize("is_coalesced", [False, True])
+def test_a_reader_can_ask_for_the_values_of_a_sparse_tensor(is_coalesced):
+    indices = torch.arange(COUNT).expand(2, COUNT) // 2  # each of them twice
+    shape = (COUNT, COUNT)
+    value = torch.sparse_coo_tensor(indices, torch.ones(COUNT), shape, check_invariants=False)
+    if is_coalesced:
+        value = value.coalesce()
+    read = send({"x": value})["x"]
+    assert torch.equal(read.values(), value.coalesce().values())
+    assert torch.equal(read.indices(), value.coalesce().indices())
+
+
 @pytest.mark.parametrize("form", special_arrays.LISTS_OF_SCIPY)
 def test_a_matrix_of_lists_is_measured_in_csr_format(form):
     sparse = pytest.importorskip("scipy.sparse")

@@ -442,8 +442,9 @@ KINDS = (
     Kind(
         "sparse tensors in the pickle",
         ITS_ARRAYS,
-        "A sparse tensor is copied into the pickle: send its values and indices with .numpy(), and make the tensor of "
-        "them in the reader (torch.sparse_coo_tensor or torch.sparse_compressed_tensor, which is in this number).",
+        "A sparse tensor is copied into the pickle: send its values and indices with .numpy() (of a COO tensor those "
+        "of tensor.coalesce()), and make the tensor of them in the reader (torch.sparse_coo_tensor with "
+        "is_coalesced=True, or torch.sparse_compressed_tensor), which is in this number.",
         has_form("sparse"),
     ),
     Kind(

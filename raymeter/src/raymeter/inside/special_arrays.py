@@ -125,7 +125,10 @@ def convert_matrix(sparse, part):
 def convert_tensor(torch, part):
     if not isinstance(part, torch.Tensor) or not form_of_tensor(torch, part):
         return part
-    rebuild, tensors = split_tensor(torch, part.detach())
+    plain = part.detach()
+    if plain.layout == torch.sparse_coo:
+        plain = plain.coalesce()  # indices() and values() of others raise
+    rebuild, tensors = split_tensor(torch, plain)
     arrays = [to_numpy(torch, tensor) for tensor in tensors]
     shape = None if part.is_nested else tuple(part.shape)
     layout = str(part.layout).replace("torch.", "")
@@ -169,10 +172,13 @@ def to_tensor(array, dtype):
 
 
 def join_coordinates(shape, layout, dtype, values, indices):
+    """Return a coalesced tensor in COO layout, of which readers can ask the values. It needs torch 2.1."""
     torch = sys.modules["torch"]
     indices = torch.from_numpy(indices)
     values = to_tensor(values, dtype)
-    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
+    return torch.sparse_coo_tensor(
+        indices, values, shape, check_invariants=False, is_coalesced=True
+    )
 
 
 def join_compressed(shape, layout, dtype, values, compressed, plain):
