@@ -141,6 +141,7 @@ def test_a_way_that_was_never_measured_is_named_without_a_number():
     finding = find(make_program(TENSOR))
     assert finding.cause == "tensors in the pickle"
     assert not finding.savings
+    assert "tensors made of them" in finding.price
     profile = make_profile(make_program(TENSOR), make_steps())
     profile.findings = [finding]
     text = " ".join(terminal.render(profile).split())
@@ -165,8 +166,9 @@ def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_nam
     ("numpy.MaskedArray", "masked", "masked arrays in the pickle", "array.data and array.mask"),
     ("scipy.lil_matrix", "lil", "a sparse matrix of Python lists", "matrix.tocsr()"),
     ("scipy.dok_matrix", "dok", "a sparse matrix of Python lists", "scipy.dok_matrix keeps"),
-    ("torch.Tensor", "sparse", "sparse tensors in the pickle", "values and indices"),
+    ("torch.Tensor", "sparse", "sparse tensors in the pickle", "is_coalesced=True"),
     ("torch.Tensor", "nested", "nested tensors in the pickle", "values and offsets"),
+    ("torch.Tensor", "nested strided", "nested tensors in the pickle", "the shape of each"),
     ("PIL.Image", "image", "images in the pickle", "numpy.asarray(image)"),
 ])  # fmt: skip
 def test_a_type_whose_arrays_are_pickled_has_its_own_cause_and_change(kind, form, cause, words):
@@ -177,8 +179,15 @@ def test_a_type_whose_arrays_are_pickled_has_its_own_cause_and_change(kind, form
     assert words in finding.change
     assert f"most of it in x ({kind})" in finding.title
     assert finding.seconds > 0
+    assert "arrive read-only" in finding.price  # they were writable copies before
     assert not finding.settings  # which this type ignores
     assert "RAY_ENABLE" not in finding.change
+
+
+def test_offsets_are_named_only_for_tensors_that_have_them():
+    field = replace(TENSOR, form="nested strided")
+    finding = find(make_program(field, alternatives={"as it is": NOW, "its arrays": FAST}))
+    assert "offsets" not in finding.change and "jagged" not in finding.change
 
 
 def test_a_type_whose_arrays_save_nothing_gets_no_advice_for_others():
@@ -227,6 +236,21 @@ def test_a_slow_conversion_is_named_as_the_price():
     assert not find(make_program(alternatives={"as it is": NOW, "columns": FAST})).price
 
 
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_one_array_that_is_filled_again_is_converted_for_each_message(is_verified):
+    measured = {"as it is": NOW, "columns": replace(FAST, convert=0.01)}
+    program = make_program(alternatives=measured)
+    for number, message in enumerate(program.messages):
+        message.sent.token = 7
+        message.sent.content = 1 if is_verified else number + 1
+        message.sent.is_same = False if is_verified else None
+    assert "this number has taken off" in find(program).price
+    for message in program.messages:
+        message.sent.content = 1
+        message.sent.is_same = True
+    assert "keep what is converted" in find(program).price
+
+
 def test_what_converting_each_message_takes_is_in_the_number():
     fast = {"as it is": NOW, "columns": FAST}
     slow = {"as it is": NOW, "columns": replace(FAST, convert=0.01)}
@@ -234,6 +258,13 @@ def test_what_converting_each_message_takes_is_in_the_number():
     finding = find(make_program(alternatives=slow))
     assert without.seconds - finding.seconds == pytest.approx(0.01, rel=0.02)
     assert "this number has taken off" in finding.price
+
+
+def test_a_slow_conversion_leaves_the_other_price():
+    measured = {"as it is": NOW, "numpy arrays": replace(FAST, convert=0.01)}
+    price = find(make_program(TENSOR, alternatives=measured)).price
+    assert price.startswith("converting one message took 10 ms")
+    assert price.endswith(pickled.READ_ONLY_PRICE)
 
 
 def test_a_measured_part_of_the_items_is_named():

@@ -65,6 +65,7 @@ TENSORS = {
     "bsr": lambda: make_dense().to_sparse_bsr((2, 2)),
     "jagged": lambda: torch.nested.nested_tensor(make_pieces(4), layout=torch.jagged),
     "nested": lambda: torch.nested.nested_tensor(make_pieces()),
+    "rows": lambda: torch.nested.nested_tensor(make_pieces(4)),
     "two": lambda: torch.nested.nested_tensor([torch.ones(n, 200 - n) for n in range(10, 90)]),
 }
 
@@ -105,15 +106,27 @@ def test_an_array_is_made_again_by_the_reader(form):
 def test_a_tensor_is_made_again_by_the_reader(name):
     value = TENSORS[name]()
     (field,) = describe.describe({"x": value})
-    assert field["form"] == ("nested" if value.is_nested else "sparse")
+    nested_form = "nested" if name == "jagged" else "nested strided"
+    assert field["form"] == (nested_form if value.is_nested else "sparse")
     read = send({"x": value})["x"]
-    assert read.dtype == value.dtype
+    assert (read.dtype, read.layout) == (value.dtype, value.layout)
     if value.is_nested:
         pairs = zip(read.unbind(), value.unbind(), strict=True)
         assert all(torch.equal(new, old) for new, old in pairs)
         return
-    assert read.layout == value.layout
     assert torch.equal(read.to_dense(), value.to_dense())
+
+
+@pytest.mark.parametrize("is_coalesced", [False, True])
+def test_a_reader_can_ask_for_the_values_of_a_sparse_tensor(is_coalesced):
+    indices = torch.arange(COUNT).expand(2, COUNT) // 2  # each of them twice
+    shape = (COUNT, COUNT)
+    value = torch.sparse_coo_tensor(indices, torch.ones(COUNT), shape, check_invariants=False)
+    if is_coalesced:
+        value = value.coalesce()
+    read = send({"x": value})["x"]
+    assert torch.equal(read.values(), value.coalesce().values())
+    assert torch.equal(read.indices(), value.coalesce().indices())
 
 
 @pytest.mark.parametrize("form", special_arrays.LISTS_OF_SCIPY)

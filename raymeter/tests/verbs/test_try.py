@@ -91,6 +91,13 @@ def test_settings_that_fit_and_are_not_set_are_tried(
     assert [setting.variables for setting in found] == expected
 
 
+def test_the_price_of_a_setting_is_its_own_and_not_that_of_a_change_of_code() -> None:
+    made = profile(100, {}, ZERO_COPY)
+    made.findings[0].price = "converting one message took 13 ms."
+    (found,) = try_changes.find_settings(made)
+    assert found.price == try_changes.ZERO_COPY_PRICE
+
+
 def test_how_often_the_program_runs_is_said_before() -> None:
     assert "at most 10 runs" in try_changes.announce("train.py", 3)
 

@@ -37,6 +37,11 @@ OWN_CHANGE = "Let it return numpy arrays there, or send its fields as arrays."
 LIBRARY_CHANGE = "It belongs to a library: send its fields as arrays."
 LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
 ITS_ARRAYS = "its arrays"  # the name of the alternative, in inside/conversions.py
+READ_ONLY = ("numpy arrays", "contiguous arrays", "without its own pickling", ITS_ARRAYS)
+READ_ONLY_PRICE = (
+    "The arrays arrive read-only: readers must not write into them, nor into tensors made of them. "
+    "Those that write need a copy."
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
-        finding.price = price_of_conversion(other.convert, is_kept)
+        finding.price = f"{price_of_conversion(other.convert, is_kept)} {finding.price}".rstrip()
     return finding
 
 
@@ -141,11 +146,16 @@ def price_of_conversion(seconds: float, is_kept: bool) -> str:
 
 
 def is_same_object(group: Group) -> bool:
-    """Return whether all messages are one object, or have one content, so that one conversion is enough."""
+    """Return whether all messages are one object, or have one content, so that one conversion is enough.
+
+    An array that is filled again in place is one object with other bytes: what was converted of it would be stale.
+    """
     messages = [message.sent for message in group.messages]
-    tokens = {sent.token for sent in messages}
     contents = {sent.content for sent in messages}
-    has_same_bytes = any(sent.is_same for sent in messages) and len(contents) == 1
+    if len(contents) > 1 or any(sent.is_same is False for sent in messages):
+        return False
+    tokens = {sent.token for sent in messages}
+    has_same_bytes = any(sent.is_same for sent in messages)
     return has_same_bytes or (len(tokens) == 1 and 0 not in tokens)
 
 
@@ -197,6 +207,7 @@ def build_finding(
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
+        price=READ_ONLY_PRICE if kind.alternative in READ_ONLY else "",
         other_lines=others,
     )
 
@@ -431,8 +442,9 @@ KINDS = (
     Kind(
         "sparse tensors in the pickle",
         ITS_ARRAYS,
-        "A sparse tensor is copied into the pickle: send its values and indices with .numpy(), and make the tensor of "
-        "them in the reader (torch.sparse_coo_tensor or torch.sparse_compressed_tensor, which is in this number).",
+        "A sparse tensor is copied into the pickle: send its values and indices with .numpy() (of a COO tensor those "
+        "of tensor.coalesce()), and make the tensor of them in the reader (torch.sparse_coo_tensor with "
+        "is_coalesced=True, or torch.sparse_compressed_tensor), which is in this number.",
         has_form("sparse"),
     ),
     Kind(
@@ -441,6 +453,14 @@ KINDS = (
         "A nested tensor is copied into the pickle: send its values and offsets with .numpy(), and call "
         "torch.nested.nested_tensor_from_jagged in the reader, which is in this number.",
         has_form("nested"),
+    ),
+    Kind(
+        "nested tensors in the pickle",
+        ITS_ARRAYS,
+        "A nested tensor is copied into the pickle: send one tensor of the values of all pieces (torch.cat of "
+        "piece.reshape(-1)) with .numpy(), and the shape of each. Make it again of them in the reader "
+        "(torch.nested.as_nested_tensor), which copies the values, and is in this number.",
+        has_form("nested strided"),
     ),
     Kind(
         "images in the pickle",

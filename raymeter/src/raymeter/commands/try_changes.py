@@ -123,7 +123,7 @@ def find_settings(profile: Profile) -> list[Setting]:
     known = profile.program.recording.processes[0].settings
     settings: list[Setting] = []
     for finding in profile.findings:
-        price = finding.price or known_price(finding.settings)
+        price = known_price(finding.settings) or finding.price
         setting = Setting(" and ".join(finding.settings), finding.settings, price)
         is_new = not finding.settings.keys() <= known.keys()
         if finding.settings and is_new and setting not in settings:

@@ -46,9 +46,13 @@ def array_bytes(numpy, part):
 
 
 def form_of_tensor(torch, part):
-    """Return "nested" or "sparse" for a tensor without one strided memory; "" for others."""
+    """Return "nested", "nested strided" or "sparse" for a tensor without one strided memory; "" for others.
+
+    Only a jagged one has offsets: "nested" is that. The pieces of a nested tensor with torch's default layout are
+    strided, and may differ in each dimension.
+    """
     if part.is_nested:
-        return "nested"
+        return "nested" if part.layout == torch.jagged else "nested strided"
     return "" if part.layout == torch.strided else "sparse"
 
 
@@ -121,7 +125,10 @@ def convert_matrix(sparse, part):
 def convert_tensor(torch, part):
     if not isinstance(part, torch.Tensor) or not form_of_tensor(torch, part):
         return part
-    rebuild, tensors = split_tensor(torch, part.detach())
+    plain = part.detach()
+    if plain.layout == torch.sparse_coo:
+        plain = plain.coalesce()  # indices() and values() of others raise
+    rebuild, tensors = split_tensor(torch, plain)
     arrays = [to_numpy(torch, tensor) for tensor in tensors]
     shape = None if part.is_nested else tuple(part.shape)
     layout = str(part.layout).replace("torch.", "")
@@ -141,10 +148,7 @@ def split_tensor(torch, part):
 
 
 def split_pieces(torch, pieces):
-    """Return the same for the pieces of a nested tensor. It becomes jagged if only the first dimension differs."""
-    if len({piece.shape[1:] for piece in pieces}) == 1:
-        lengths = torch.tensor([0, *map(len, pieces)])
-        return join_jagged, [torch.cat(pieces), lengths.cumsum(0)]
+    """Return the same for the pieces of a nested tensor with strided layout: all values, and the shape of each."""
     sizes = torch.tensor([list(piece.shape) for piece in pieces])
     return join_pieces, [torch.cat([piece.reshape(-1) for piece in pieces]), sizes]
 
@@ -168,10 +172,13 @@ def to_tensor(array, dtype):
 
 
 def join_coordinates(shape, layout, dtype, values, indices):
+    """Return a coalesced tensor in COO layout, of which readers can ask the values. It needs torch 2.1."""
     torch = sys.modules["torch"]
     indices = torch.from_numpy(indices)
     values = to_tensor(values, dtype)
-    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
+    return torch.sparse_coo_tensor(
+        indices, values, shape, check_invariants=False, is_coalesced=True
+    )
 
 
 def join_compressed(shape, layout, dtype, values, compressed, plain):
