@@ -346,6 +346,34 @@ def test_tasks_that_need_each_other_are_not_named(values, tmp_path):
     assert not find_lines(tmp_path, **values)
 
 
+def test_tasks_that_take_a_gpu_may_not_fit_at_the_same_time_and_are_not_named(tmp_path):
+    path = write_source(
+        tmp_path, TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    )
+    program = make_two_lines(path)
+    steps = make_steps(f"{path}:13")
+    assert independent_calls.find(program, steps)
+    for task in program.tasks.values():
+        task.resources = ["GPU"]
+    assert not independent_calls.find(program, steps)
+
+
+def test_actors_that_hold_a_gpu_may_share_it_and_are_only_asked_about(tmp_path):
+    path = write_source(
+        tmp_path, TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    )
+    program = make_two_lines(path)
+    steps = make_steps(f"{path}:13")
+    (finding,) = independent_calls.find(program, steps)
+    assert finding.savings
+    made = Task(
+        "made", "Judge.__init__", "ACTOR_CREATION_TASK", actor=f"{1:032x}", resources=["GPU"]
+    )
+    program.tasks["made"] = made
+    (finding,) = independent_calls.find(program, steps)
+    assert not finding.savings
+
+
 def test_a_result_that_nobody_wants_may_be_an_order(tmp_path):
     text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
     path = write_source(tmp_path, text.replace("loss = ray", "ray"))

@@ -78,6 +78,8 @@ class RunFinder:
         self.program = program
         self.steps = steps
         self.callers = self.find_callers()
+        tasks = program.tasks.values()
+        self.with_resources = {task.actor for task in tasks if task.actor and task.resources}
         self.definitions = {run.by_name: run.line for run in program.recording.runs}
         self.known: dict[
             tuple[str, str], bool
@@ -94,7 +96,9 @@ class RunFinder:
         return callers
 
     def acts_alone(self, task: Task) -> bool:
-        """Return whether the code of a task shows that it reaches nothing outside of its process."""
+        """Return whether the code of a task shows that it reaches nothing outside; not of an actor with a GPU."""
+        if task.actor in self.with_resources:
+            return False
         line = self.definitions.get(task.name, "")
         return acts_alone(line, self.program.recording.start)
 
@@ -122,8 +126,8 @@ class RunFinder:
             return None
         first = call.objects[0]
         task = self.program.tasks.get(first[:TASK_DIGITS])
-        if task is None or task.execute is None:
-            return None
+        if task is None or task.execute is None or task.resources:
+            return None  # such as a GPU, of which there may be only one
         place = task.actor or task.task
         if place in self.callers or task.task not in self.program.submissions:
             return None
