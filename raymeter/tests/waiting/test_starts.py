@@ -374,6 +374,28 @@ def test_actors_that_hold_a_gpu_may_share_it_and_are_only_asked_about(tmp_path):
     assert not finding.savings
 
 
+@pytest.mark.parametrize(("other", "is_named"), [
+    ("self.score", True),  # of the same object, but neither of the two actors
+    ("self.trainer", False),
+    ("trainer", False),  # perhaps the same one
+    ("self", False),
+])  # fmt: skip
+def test_actors_in_attributes_are_told_apart(other, is_named, tmp_path):
+    text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    for name in ("trainer", "judge"):
+        text = text.replace(f"{name}.run", f"self.{name}.run")
+    path = write_source(tmp_path, f"{text}\n\nlogger.log.remote({other})\n")
+    found = independent_calls.find(make_two_lines(path), make_steps(f"{path}:13"))
+    assert bool(found) == is_named
+
+
+def test_an_actor_of_a_list_that_gets_another_one_is_not_named(tmp_path):
+    text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    text = text.replace("trainer.run", "actors[0].run").replace("judge.run", "actors[1].run")
+    path = write_source(tmp_path, f"actors[1].use.remote(actors[0])\n{text}")
+    assert not independent_calls.find(make_two_lines(path), make_steps(f"{path}:14"))
+
+
 def test_a_result_that_nobody_wants_may_be_an_order(tmp_path):
     text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
     path = write_source(tmp_path, text.replace("loss = ray", "ray"))
