@@ -8,6 +8,7 @@ import pytest
 from made_programs import Builder
 from raymeter.causes import independent_calls, new_actors, new_environments, unused_cpus
 from raymeter.findings import Finding
+from raymeter.profile.effects import acts_alone
 from raymeter.profile.events import Cluster, Process, Run, Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
@@ -330,6 +331,56 @@ def test_tasks_that_may_reach_something_outside_are_only_asked_about(train, tmp_
     (finding,) = find_lines(tmp_path, train=train)
     assert not finding.savings
     assert finding.change.startswith("Do they?")
+
+
+ALONE = """
+import shutil
+import numpy as np
+import ray
+import torch
+r = connect()
+
+@ray.remote
+class Trainer:
+    def __init__(self, size: int):
+        self.total = 0
+        self.store = size
+
+    {decorator}
+    def run(self, batch, queue=None):
+        rows = [number * 2 for number in range(3)]
+        {code}
+        self.total += float(batch.sum())
+        return rows
+"""
+
+
+@pytest.mark.parametrize("code", [
+    "rows.append(np.random.normal(batch.mean()))",
+    "rows[0] = math = 1",
+    "self.total = torch.nn.functional.relu(batch).copy()",
+    "r = [1]; r.append(2)",
+])  # fmt: skip
+def test_code_that_computes_acts_alone(code, tmp_path):
+    path = write_source(tmp_path, ALONE.format(code=code, decorator="@torch.no_grad()"))
+    assert acts_alone(f"{path}:9", start=1.0)
+
+
+@pytest.mark.parametrize("code", [
+    "shutil.copy('a', 'b')", "self.files.copy('a', 'b')", "r.append('key', 1)", "r.keys()", "r[0].keys()",
+    "queue.pop()", "self.store.append(1)", "self.store[0] = 1", "del self.store[0]", "queue.size = 1",
+    "torch.onnx.export(batch, 'f')", "ray.cancel(batch)", "ray.serve.run(batch)", "np.fromregex('f', 'r', int)",
+    "max(rows, key=self.store.push)", "np.add(batch, 1, out=self.store)", "np.negative(batch, r)",
+    "rows = queue; rows.append(1)", "with self.store: pass", "math.sqrt(2)", "queue(1)",
+])  # fmt: skip
+def test_code_that_may_reach_something_outside_does_not_act_alone(code, tmp_path):
+    path = write_source(tmp_path, ALONE.format(code=code, decorator="@torch.no_grad()"))
+    assert not acts_alone(f"{path}:9", start=1.0)
+
+
+def test_a_decorator_of_the_user_may_reach_something_outside(tmp_path):
+    path = write_source(tmp_path, ALONE.format(code="pass", decorator="@logged"))
+    assert not acts_alone(f"{path}:9", start=1.0)
 
 
 @pytest.mark.parametrize("values", [
