@@ -371,10 +371,23 @@ def test_code_that_computes_acts_alone(code, tmp_path):
     "queue.pop()", "self.store.append(1)", "self.store[0] = 1", "del self.store[0]", "queue.size = 1",
     "torch.onnx.export(batch, 'f')", "ray.cancel(batch)", "ray.serve.run(batch)", "np.fromregex('f', 'r', int)",
     "max(rows, key=self.store.push)", "np.add(batch, 1, out=self.store)", "np.negative(batch, r)",
-    "rows = queue; rows.append(1)", "with self.store: pass", "math.sqrt(2)", "queue(1)",
+    "rows = queue; rows.append(1)", "with self.store: pass", "math.sqrt(2)", "queue(1)", "async def g(): await queue",
 ])  # fmt: skip
 def test_code_that_may_reach_something_outside_does_not_act_alone(code, tmp_path):
     path = write_source(tmp_path, ALONE.format(code=code, decorator="@torch.no_grad()"))
+    assert not acts_alone(f"{path}:9", start=1.0)
+
+
+@pytest.mark.parametrize("line", [
+    "np = connect()", "from files import *", "import torch as np", "def float(value): pass"
+])  # fmt: skip
+def test_a_known_name_that_has_another_value_too_shows_nothing(line, tmp_path):
+    text = ALONE.format(code="rows.append(np.sin(1))", decorator="")
+    path = write_source(tmp_path, text)
+    assert acts_alone(f"{path}:9", start=1.0)
+    other = tmp_path / "other"
+    other.mkdir()
+    path = write_source(other, f"{text}\n{line}\n")
     assert not acts_alone(f"{path}:9", start=1.0)
 
 

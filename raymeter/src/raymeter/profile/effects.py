@@ -123,7 +123,15 @@ DECORATORS = (
     "torch.no_grad",
     "torch.inference_mode",
 )
-UNKNOWN = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+UNKNOWN = (
+    ast.Global,
+    ast.Nonlocal,
+    ast.Import,
+    ast.ImportFrom,
+    ast.Await,
+    ast.AsyncFor,
+    ast.AsyncWith,
+)
 CALLBACKS = ("key", "out")  # arguments: a function to call, or an object to change
 
 Names = set[str]
@@ -141,7 +149,8 @@ def acts_alone(line: str, start: float) -> bool:
     module = names_of_module(tree)
     if "*" in module:
         return False  # any name may be one of another module
-    judge = Judge(code, modules_of(tree), module)
+    modules = {name for name in modules_of(tree) if module[name] == 1}
+    judge = Judge(code, modules, set(module))
     return judge.acts_alone()
 
 
@@ -171,19 +180,20 @@ def has_known_decorators(code: ast.AST) -> bool:
     return True
 
 
-def names_of_module(tree: ast.Module) -> Names:
-    """Return the names that code outside of functions and classes may have given a value; "*" if any."""
-    names: Names = set()
+def names_of_module(tree: ast.Module) -> Counter[str]:
+    """Count how often code outside of functions and classes may give a name a value; "*" is any name."""
+    names: Counter[str] = Counter()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for item in node.names:
-                names.add(item.asname or root_of(item.name))
+                name = item.asname or root_of(item.name)
+                names[name] += 1
     pending: list[ast.AST] = [tree]
     for node in pending:  # grows
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            names.add(node.name)
+            names[node.name] += 1
             continue
-        names |= stored_name(node)
+        names.update(stored_name(node))
         pending += ast.iter_child_nodes(node)
     return names
 
@@ -309,7 +319,7 @@ def is_new(value: ast.expr) -> bool:
 
 def changes_only(node: ast.AST, made: Names) -> bool:
     """Return whether a node changes, at most, an attribute of `self` or a part of an object that the code has made."""
-    if isinstance(node, (ast.With, ast.AsyncWith)):
+    if isinstance(node, ast.With):
         return all(isinstance(item.context_expr, ast.Call) for item in node.items)
     if not isinstance(node, (ast.Subscript, ast.Attribute)) or isinstance(node.ctx, ast.Load):
         return True
