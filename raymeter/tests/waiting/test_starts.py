@@ -10,6 +10,7 @@ from made_programs import Builder
 from raymeter.causes import independent_calls, new_actors, new_environments, unused_cpus
 from raymeter.findings import Finding
 from raymeter.inside.tasks import sums_of_parts
+from raymeter.profile.effects import acts_alone
 from raymeter.profile.events import Cluster, Process, RecorderCost, Run, Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
@@ -400,6 +401,69 @@ def test_tasks_that_may_reach_something_outside_are_only_asked_about(train, tmp_
     assert finding.change.startswith("Do they?")
 
 
+ALONE = """
+import shutil
+import numpy as np
+import ray
+import torch
+r = connect()
+
+@ray.remote
+class Trainer:
+    def __init__(self, size: int):
+        self.total = 0
+        self.store = size
+
+    {decorator}
+    def run(self, batch, queue=None):
+        rows = [number * 2 for number in range(3)]
+        {code}
+        self.total += float(batch.sum())
+        return rows
+"""
+
+
+@pytest.mark.parametrize("code", [
+    "rows.append(np.random.normal(batch.mean()))",
+    "rows[0] = math = 1",
+    "self.total = torch.nn.functional.relu(batch).copy()",
+    "r = [1]; r.append(2)",
+])  # fmt: skip
+def test_code_that_computes_acts_alone(code, tmp_path):
+    path = write_source(tmp_path, ALONE.format(code=code, decorator="@torch.no_grad()"))
+    assert acts_alone(f"{path}:9", start=1.0)
+
+
+@pytest.mark.parametrize("code", [
+    "shutil.copy('a', 'b')", "self.files.copy('a', 'b')", "r.append('key', 1)", "r.keys()", "r[0].keys()",
+    "queue.pop()", "self.store.append(1)", "self.store[0] = 1", "del self.store[0]", "queue.size = 1",
+    "torch.onnx.export(batch, 'f')", "ray.cancel(batch)", "ray.serve.run(batch)", "np.fromregex('f', 'r', int)",
+    "max(rows, key=self.store.push)", "np.add(batch, 1, out=self.store)", "np.negative(batch, r)",
+    "rows = queue; rows.append(1)", "with self.store: pass", "math.sqrt(2)", "queue(1)", "async def g(): await queue",
+])  # fmt: skip
+def test_code_that_may_reach_something_outside_does_not_act_alone(code, tmp_path):
+    path = write_source(tmp_path, ALONE.format(code=code, decorator="@torch.no_grad()"))
+    assert not acts_alone(f"{path}:9", start=1.0)
+
+
+@pytest.mark.parametrize("line", [
+    "np = connect()", "from files import *", "import torch as np", "def float(value): pass"
+])  # fmt: skip
+def test_a_known_name_that_has_another_value_too_shows_nothing(line, tmp_path):
+    text = ALONE.format(code="rows.append(np.sin(1))", decorator="")
+    path = write_source(tmp_path, text)
+    assert acts_alone(f"{path}:9", start=1.0)
+    other = tmp_path / "other"
+    other.mkdir()
+    path = write_source(other, f"{text}\n{line}\n")
+    assert not acts_alone(f"{path}:9", start=1.0)
+
+
+def test_a_decorator_of_the_user_may_reach_something_outside(tmp_path):
+    path = write_source(tmp_path, ALONE.format(code="pass", decorator="@logged"))
+    assert not acts_alone(f"{path}:9", start=1.0)
+
+
 @pytest.mark.parametrize("values", [
     {"argument": "loss"},
     {"between": "batch = loss + 1"},
@@ -412,6 +476,56 @@ def test_tasks_that_may_reach_something_outside_are_only_asked_about(train, tmp_
 ])  # fmt: skip
 def test_tasks_that_need_each_other_are_not_named(values, tmp_path):
     assert not find_lines(tmp_path, **values)
+
+
+def test_tasks_that_take_a_gpu_may_not_fit_at_the_same_time_and_are_not_named(tmp_path):
+    path = write_source(
+        tmp_path, TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    )
+    program = make_two_lines(path)
+    steps = make_steps(f"{path}:13")
+    assert independent_calls.find(program, steps)
+    for task in program.tasks.values():
+        task.resources = ["GPU"]
+    assert not independent_calls.find(program, steps)
+
+
+def test_actors_that_hold_a_gpu_may_share_it_and_are_only_asked_about(tmp_path):
+    path = write_source(
+        tmp_path, TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    )
+    program = make_two_lines(path)
+    steps = make_steps(f"{path}:13")
+    (finding,) = independent_calls.find(program, steps)
+    assert finding.savings
+    made = Task(
+        "made", "Judge.__init__", "ACTOR_CREATION_TASK", actor=f"{1:032x}", resources=["GPU"]
+    )
+    program.tasks["made"] = made
+    (finding,) = independent_calls.find(program, steps)
+    assert not finding.savings
+
+
+@pytest.mark.parametrize(("other", "is_named"), [
+    ("self.score", True),  # of the same object, but neither of the two actors
+    ("self.trainer", False),
+    ("trainer", False),  # perhaps the same one
+    ("self", False),
+])  # fmt: skip
+def test_actors_in_attributes_are_told_apart(other, is_named, tmp_path):
+    text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    for name in ("trainer", "judge"):
+        text = text.replace(f"{name}.run", f"self.{name}.run")
+    path = write_source(tmp_path, f"{text}\n\nlogger.log.remote({other})\n")
+    found = independent_calls.find(make_two_lines(path), make_steps(f"{path}:13"))
+    assert bool(found) == is_named
+
+
+def test_an_actor_of_a_list_that_gets_another_one_is_not_named(tmp_path):
+    text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    text = text.replace("trainer.run", "actors[0].run").replace("judge.run", "actors[1].run")
+    path = write_source(tmp_path, f"actors[1].use.remote(actors[0])\n{text}")
+    assert not independent_calls.find(make_two_lines(path), make_steps(f"{path}:14"))
 
 
 def test_a_result_that_nobody_wants_may_be_an_order(tmp_path):

@@ -31,12 +31,14 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     by_lines: dict[tuple[str, ...], list[list[Batch]]] = defaultdict(list)
     for waits in finder.find_runs():
         lines = tuple(wait.call.line for wait in waits)
-        by_lines[lines].append([Batch(waits)])
+        batch = Batch(waits)
+        by_lines[lines].append([batch])
     findings = []
     judge = Finder(program, steps)
     min_count = MIN_STEPS * steps.count
     for lines, batches in by_lines.items():
-        if len(batches) < min_count:
+        count = len(batches)
+        if count < min_count:
             continue
         first_line = lines[0]
         finding = judge.make_finding(first_line, batches)
@@ -44,7 +46,8 @@ def find(program: Program, steps: Steps) -> list[Finding]:
             first_step = batches[0]
             waits = first_step[0].waits
             describe(finding, waits)
-            if not all(finder.acts_alone(wait.task) for wait in waits):
+            are_alone = all(finder.acts_alone(wait.task) for wait in waits)
+            if not are_alone:
                 finding.savings = []
                 finding.seconds = 0.0
             findings.append(finding)
@@ -78,10 +81,12 @@ class RunFinder:
         self.program = program
         self.steps = steps
         self.callers = self.find_callers()
+        tasks = program.tasks.values()
+        self.with_resources = {task.actor for task in tasks if task.resources}
+        self.with_resources.discard("")  # of tasks without an actor
         self.definitions = {run.by_name: run.line for run in program.recording.runs}
-        self.known: dict[
-            tuple[str, str], bool
-        ] = {}  # by the lines of a get and of a later submission
+        # By the lines of a get and of a later submission.
+        self.known: dict[tuple[str, str], bool] = {}
 
     def find_callers(self) -> set[str]:
         """Return the tasks and the actors that submit others, which may keep something from one to the next."""
@@ -94,7 +99,9 @@ class RunFinder:
         return callers
 
     def acts_alone(self, task: Task) -> bool:
-        """Return whether the code of a task shows that it reaches nothing outside of its process."""
+        """Return whether the code of a task shows that it reaches nothing outside; not of an actor with a GPU."""
+        if task.actor in self.with_resources:
+            return False
         line = self.definitions.get(task.name, "")
         return acts_alone(line, self.program.recording.start)
 
@@ -124,6 +131,8 @@ class RunFinder:
         task = self.program.tasks.get(first[:TASK_DIGITS])
         if task is None or task.execute is None:
             return None
+        if task.resources:
+            return None  # such as a GPU, of which there may be only one
         place = task.actor or task.task
         if place in self.callers or task.task not in self.program.submissions:
             return None

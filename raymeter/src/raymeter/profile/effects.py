@@ -1,54 +1,161 @@
 """Say whether the user's code shows that a task does nothing outside of its own process.
 
 All code of its function, or of its class, must call only what is known to compute: functions of Python, numpy and
-torch, methods of arrays and lists, and each other. Of a file, a service or a library, nothing is shown.
+torch, methods of arrays and lists, and each other. Of a file, a service, a library, a decorator, or anything else that
+the module of the code has, nothing is shown. What is changed must have been made by the same code.
 """
 
 import ast
+from collections import Counter
+from collections.abc import Iterator
 
 from raymeter.profile.expressions import FUNCTIONS, last_name, path_of, root_of
 from raymeter.profile.source_code import read_tree, split_line
 
-MODULES = ("np", "numpy", "torch", "math", "random", "time", "ray")
+MODULES = ("numpy", "torch", "math", "random", "time")
+SUBMODULES = ("fft", "functional", "linalg", "nn", "random")
 OUTSIDE = (  # parts of the names of functions of these modules that reach files, memory or processes of others
-    "save", "load", "file", "memmap", "txt", "distributed", "hub", "get", "put", "wait", "kill", "actor", "util",
-    "mmap", "share", "remote", "lib", "multiprocessing",
-)  # fmt: skip
+    "save",
+    "load",
+    "file",
+    "memmap",
+    "txt",
+    "distributed",
+    "hub",
+    "get",
+    "put",
+    "wait",
+    "kill",
+    "actor",
+    "util",
+    "mmap",
+    "share",
+    "remote",
+    "lib",
+    "multiprocessing",
+    "export",
+    "regex",
+    "Source",
+    "copyto",
+    "compile",
+    "apply",
+    "vectorize",
+    "pyfunc",
+    "fromfunction",
+    "piecewise",
+    "Parallel",
+)
 BUILTINS = (
-    "abs", "all", "any", "bool", "bytearray", "bytes", "dict", "divmod", "enumerate", "float", "frozenset", "hash",
-    "int", "isinstance", "len", "list", "map", "max", "min", "pow", "range", "reversed", "round", "set", "sorted",
-    "str", "sum", "super", "tuple", "zip", "ValueError", "RuntimeError", "TypeError",
-)  # fmt: skip
-METHODS = (  # of arrays, tensors, lists and dicts
-    "all", "any", "append", "argmax", "argmin", "astype", "clip", "clone", "copy", "cumsum", "dot", "extend", "fill",
-    "flatten", "items", "keys", "max", "mean", "min", "numpy", "pop", "ravel", "reshape", "sort", "squeeze", "std",
-    "sum", "tolist", "transpose", "values", "var", "view", "item", "matmul", "normal", "integers", "standard_normal",
+    "abs",
+    "all",
+    "any",
+    "bool",
+    "bytearray",
+    "bytes",
+    "dict",
+    "divmod",
+    "enumerate",
+    "float",
+    "frozenset",
+    "hash",
+    "int",
+    "isinstance",
+    "len",
+    "list",
+    "max",
+    "min",
+    "pow",
+    "range",
+    "reversed",
+    "round",
+    "set",
+    "sorted",
+    "str",
+    "sum",
+    "super",
+    "tuple",
+    "zip",
+    "ValueError",
+    "RuntimeError",
+    "TypeError",
+)
+METHODS = (  # of arrays, tensors and numbers
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "astype",
+    "clip",
+    "clone",
+    "cumsum",
+    "dot",
+    "flatten",
+    "max",
+    "mean",
+    "min",
+    "numpy",
+    "ravel",
+    "reshape",
+    "squeeze",
+    "std",
+    "sum",
+    "tolist",
+    "transpose",
+    "var",
+    "view",
+    "item",
+    "matmul",
+    "normal",
+    "integers",
+    "standard_normal",
     "__init__",
-)  # fmt: skip
+)
+READS = ("copy", "items", "keys", "values")  # methods that need no argument, other than shutil.copy
+CHANGES = ("append", "extend", "fill", "pop", "sort")  # methods that change an object
+NEW_OBJECTS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+MAKERS = ("bytearray", "dict", "empty", "full", "list", "ones", "set", "zeros")
+DECORATORS = (
+    "ray.remote",
+    "ray.method",
+    "staticmethod",
+    "classmethod",
+    "property",
+    "torch.no_grad",
+    "torch.inference_mode",
+)
+UNKNOWN = (
+    ast.Global,
+    ast.Nonlocal,
+    ast.Import,
+    ast.ImportFrom,
+    ast.Await,
+    ast.AsyncFor,
+    ast.AsyncWith,
+)
+CALLBACKS = ("key", "out")  # arguments: a function to call, or an object to change
+
+Names = set[str]
 
 
 def acts_alone(line: str, start: float) -> bool:
     """Return whether the code of the function that is defined in a line reaches nothing outside of its process."""
     file, number = split_line(line)
     tree = read_tree(file, start)
-    if tree is None:
+    code = None if tree is None else outermost_definition(tree, number)
+    if tree is None or code is None or not has_known_decorators(code):
         return False
-    code = outermost_definition(tree, number)
-    if code is None:
-        return False
-    own = {node.name for node in ast.walk(code) if isinstance(node, FUNCTIONS)}
-    decorators = nodes_of_decorators(code)
-    for node in ast.walk(code):
-        if isinstance(node, (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)):
-            return False
-        if isinstance(node, ast.Call) and node not in decorators and not computes(node, own):
-            return False
-    has_bases = isinstance(code, ast.ClassDef) and bool(code.bases)
-    return not has_bases  # of which the code is elsewhere
+    if isinstance(code, ast.ClassDef) and (code.bases or code.keywords):
+        return False  # of which the code is elsewhere
+    module = names_of_module(tree)
+    if "*" in module:
+        return False  # any name may be one of another module
+    modules = {name for name in modules_of(tree) if module[name] == 1}
+    judge = Judge(code, modules, set(module))
+    return judge.acts_alone()
 
 
 def outermost_definition(tree: ast.Module, number: int) -> ast.AST | None:
-    """Return the function or class of a module around a line; None if there is none."""
+    """Return the outermost function or class of a module around a line; None if there is none."""
     for node in tree.body:
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             continue
@@ -59,23 +166,162 @@ def outermost_definition(tree: ast.Module, number: int) -> ast.AST | None:
     return None
 
 
-def nodes_of_decorators(code: ast.AST) -> set[ast.AST]:
-    nodes: set[ast.AST] = set()
+def decorators_of(code: ast.AST) -> Iterator[ast.expr]:
     for node in ast.walk(code):
-        for decorator in getattr(node, "decorator_list", []):
-            nodes.update(ast.walk(decorator))
+        yield from getattr(node, "decorator_list", [])
+
+
+def has_known_decorators(code: ast.AST) -> bool:
+    """Return whether nothing but Ray, Python and torch wraps the functions of some code."""
+    for decorator in decorators_of(code):
+        function = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if path_of(function) not in DECORATORS:
+            return False
+    return True
+
+
+def names_of_module(tree: ast.Module) -> Counter[str]:
+    """Count how often code outside of functions and classes may give a name a value; "*" is any name."""
+    names: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for item in node.names:
+                name = item.asname or root_of(item.name)
+                names[name] += 1
+    pending: list[ast.AST] = [tree]
+    for node in pending:  # grows
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            names[node.name] += 1
+            continue
+        names.update(stored_name(node))
+        pending += ast.iter_child_nodes(node)
+    return names
+
+
+def stored_name(node: ast.AST) -> Names:
+    is_stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    if is_stored or isinstance(node, (ast.ExceptHandler, ast.MatchAs)):
+        return {getattr(node, "id", None) or getattr(node, "name", None) or ""}
+    return set()
+
+
+def modules_of(tree: ast.Module) -> Names:
+    """Return the names, such as "np", of the modules that are known to compute."""
+    names: Names = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            names |= {item.asname or item.name for item in node.names if item.name in MODULES}
+    return names
+
+
+class Judge:
+    """Say of each part of some code whether it computes."""
+
+    def __init__(self, code: ast.AST, modules: Names, module: Names) -> None:
+        functions = [node for node in ast.walk(code) if isinstance(node, FUNCTIONS)]
+        self.code = code
+        self.modules = modules
+        self.own = {node.name for node in functions}
+        self.outside = module - modules - {getattr(code, "name", "")}
+        self.functions = functions
+        self.skipped = unimportant_nodes(code)
+
+    def acts_alone(self) -> bool:
+        """Return whether all functions of the code do nothing outside of their process."""
+        if any(isinstance(node, UNKNOWN) for node in ast.walk(self.code)):
+            return False
+        is_class = isinstance(self.code, ast.ClassDef)
+        parts = [self.code, *self.functions] if is_class else self.functions
+        return all(map(self.is_pure, parts))
+
+    def is_pure(self, part: ast.AST) -> bool:
+        """Return whether a function, or the body of a class, uses nothing that its module has, and only computes."""
+        nodes = [node for node in ast.walk(part) if node not in self.skipped]
+        if isinstance(part, ast.ClassDef):
+            return all(map(self.is_part_of_class, part.body))
+        local = names_of_arguments(nodes)
+        for node in nodes:
+            local |= stored_name(node)
+        made = made_names(nodes)
+        for node in nodes:
+            if isinstance(node, ast.Name) and node.id in self.outside - local:
+                return False
+            if isinstance(node, ast.Call) and not self.computes(node, local, made):
+                return False
+            if not changes_only(node, made):
+                return False
+        return True
+
+    def is_part_of_class(self, node: ast.stmt) -> bool:
+        """Return whether a statement of a class only defines a method, or gives a constant a name."""
+        if isinstance(node, (*FUNCTIONS, ast.Pass)):
+            return True
+        value = getattr(node, "value", None)
+        is_value = isinstance(node, (ast.Expr, ast.Assign, ast.AnnAssign))
+        return is_value and (value is None or isinstance(value, ast.Constant))
+
+    def computes(self, call: ast.Call, local: Names, made: Names) -> bool:
+        """Return whether a call is one of those that are known to compute."""
+        if any(keyword.arg in CALLBACKS for keyword in call.keywords):
+            return False
+        name = last_name(call.func)
+        if isinstance(call.func, ast.Name):
+            return name not in local - self.own and (name in BUILTINS or name in self.own)
+        path = path_of(call.func)
+        root = root_of(path)
+        if root in self.modules - local:
+            return is_of_module(path)
+        if root == "self" and path == f"self.{name}":
+            return name in self.own
+        if name in CHANGES:
+            return root in made and path == f"{root}.{name}"
+        has_arguments = bool(call.args or call.keywords)
+        return name in METHODS or (name in READS and not has_arguments)
+
+
+def is_of_module(path: str) -> bool:
+    """Return whether a function of a module, such as "np.random.normal", computes."""
+    _, *inner, _ = path.split(".")
+    is_inside = all(name in SUBMODULES for name in inner)
+    return is_inside and not any(part in path for part in OUTSIDE)
+
+
+def unimportant_nodes(code: ast.AST) -> set[ast.AST]:
+    """Return the nodes of decorators and of annotations, which do not run in a task."""
+    parts = list(decorators_of(code))
+    for node in ast.walk(code):
+        parts += filter(None, [getattr(node, "annotation", None), getattr(node, "returns", None)])
+    nodes: set[ast.AST] = set()
+    for part in parts:
+        nodes.update(ast.walk(part))
     return nodes
 
 
-def computes(call: ast.Call, own: set[str]) -> bool:
-    """Return whether a call is one of those that are known to compute; `own` are functions of the same code."""
-    name = last_name(call.func)
-    if isinstance(call.func, ast.Name):
-        return name in BUILTINS or name in own
-    path = path_of(call.func)
-    root = root_of(path)
-    if root in MODULES:
-        return not any(part in path for part in OUTSIDE)
-    if root == "self" and path == f"self.{name}":
-        return name in own
-    return name in METHODS
+def names_of_arguments(nodes: list[ast.AST]) -> Names:
+    return {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def made_names(nodes: list[ast.AST]) -> Names:
+    """Return the names of objects that the same code makes, and that have never another value."""
+    stored: Counter[str] = Counter()
+    made: Counter[str] = Counter()
+    for node in nodes:
+        stored.update(stored_name(node))
+        if isinstance(node, ast.Assign) and is_new(node.value):
+            made.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return {name for name in made if made[name] == stored[name]} - names_of_arguments(nodes)
+
+
+def is_new(value: ast.expr) -> bool:
+    is_made = isinstance(value, ast.Call) and last_name(value.func) in MAKERS
+    return is_made or isinstance(value, NEW_OBJECTS)
+
+
+def changes_only(node: ast.AST, made: Names) -> bool:
+    """Return whether a node changes, at most, an attribute of `self` or a part of an object that the code has made."""
+    if isinstance(node, ast.With):
+        return all(isinstance(item.context_expr, ast.Call) for item in node.items)
+    if not isinstance(node, (ast.Subscript, ast.Attribute)) or isinstance(node.ctx, ast.Load):
+        return True
+    owner = path_of(node.value)
+    return owner == "self" if isinstance(node, ast.Attribute) else owner in made

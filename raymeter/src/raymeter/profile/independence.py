@@ -6,7 +6,7 @@ to a file, the code does not show.
 """
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from raymeter.profile.expressions import (
     ONLY_READ,
@@ -23,6 +23,7 @@ from raymeter.profile.source_code import innermost_function, read_tree, split_li
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+SELF = "self"
 BLOCKS = ("body", "orelse", "finalbody")
 
 Names = set[str]
@@ -57,10 +58,10 @@ def is_independent(tree: ast.AST, statements: Sequence[ast.stmt], first: int, la
         changed |= names
     if not has_known_calls(later, [first, last]):
         return False
-    used = names_of_submissions(later, last)
+    used = names_of_submissions(later)
     if not used or meet(used, changed):
         return False
-    return not know_each_other(tree, [*names_of_submissions(before[0], first), *used])
+    return not know_each_other(tree, [before[0], later])
 
 
 def meet(names: Names, others: Names) -> bool:
@@ -124,7 +125,7 @@ def has_known_calls(statement: ast.stmt, lines: Iterable[int]) -> bool:
     return True
 
 
-def names_of_submissions(statement: ast.stmt, line: int) -> Names:
+def names_of_submissions(statement: ast.stmt) -> Names:
     """Return what the submissions of a statement use: the function or the actor, and the arguments."""
     names: Names = set()
     for node in ast.walk(statement):
@@ -135,15 +136,26 @@ def names_of_submissions(statement: ast.stmt, line: int) -> Names:
     return names
 
 
-def know_each_other(tree: ast.AST, names: Iterable[str]) -> bool:
-    """Return whether an actor (or a function) of these is an argument of a task anywhere in the file."""
-    submissions = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and is_submission(node)
-    ]
-    receivers = {root_of(path) for path in names if path.endswith(".remote")}
-    for call in submissions:
+def know_each_other(tree: ast.AST, statements: Iterable[ast.AST]) -> bool:
+    """Return whether an actor (or a function) that statements call is an argument of a task anywhere in the file."""
+    receivers: Names = set()
+    for statement in statements:
+        for call in submissions_in(statement):
+            receivers |= owners_in(call.func)
+    for call in submissions_in(tree):
         for value in arguments_of(call):
-            roots = {root_of(path) for path in paths_of(value)}
-            if roots & receivers:
+            owners = owners_in(value)
+            if owners & receivers or SELF in owners:
                 return True
     return False
+
+
+def submissions_in(tree: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and is_submission(node):
+            yield node
+
+
+def owners_in(value: ast.AST) -> Names:
+    """Return the first names in an expression, without "self": "judge" of `self.judge.score.remote`, and of `judge`."""
+    return {root_of(path.removeprefix(f"{SELF}.")) for path in paths_of(value)}
