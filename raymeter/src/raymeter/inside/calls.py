@@ -154,7 +154,7 @@ def install():
         stop(error)
         return
     recorder.reading_seconds = measure_reading()
-    os.register_at_fork(after_in_child=forget)
+    os.register_at_fork(after_in_child=functools.partial(forget, recorder))
     atexit.register(read_tasks_once)  # before Ray's own shutdown, which was registered earlier
     sample_memory()
     recorder.start_flushing()
@@ -167,10 +167,11 @@ def sample_memory():
         memory_sampler = memory.Sampler(recorder)
 
 
-def forget():
-    """Record nothing in a child of fork, which would write into the file of its parent."""
+def forget(made):
+    """Record nothing in a child of fork, which would write into the file of its parent, also when it ends."""
     global recorder
     recorder = False
+    atexit.unregister(made.end)
 
 
 def replace(name, make_wrapper):
