@@ -1,5 +1,7 @@
 """Reading a message in its sender, to measure this, leaves the classes of the script as they are."""
 
+import gc
+import weakref
 from typing import ClassVar
 
 import numpy as np
@@ -61,3 +63,36 @@ def test_a_class_that_readers_import_brings_no_code():
     parts = ray_internals.serialise_parts({"x": Base()})
     assert not ray_internals.has_class_code(parts[1])
     assert type(ray_internals.deserialise_parts(*parts, dict)["x"]) is Base
+
+
+class Witness:
+    """A variable of a class that notes how it is pickled, as Ray asks for each reference."""
+
+    def __init__(self, context):
+        self.context = context
+        self.seen = []
+
+    def __reduce__(self):
+        self.seen.append(self.context.is_in_band_serialization())
+        return str, ()
+
+
+def test_references_in_the_code_of_a_class_are_not_pinned(monkeypatch):
+    context = ray_internals.serialisation_context()
+    monkeypatch.setattr(ray_internals, "serialisation_context", lambda: context)
+    kind = make_class()
+    kind.table = Witness(context)
+    size, _ = class_code.measure_code(kind)
+    assert size > 300
+    assert kind.table.seen == [True] * class_code.PASSES
+
+
+def test_a_class_that_was_measured_is_not_kept_alive():
+    kind = make_class()
+    value = [kind()]
+    _, inband, _ = ray_internals.serialise_parts(value)
+    assert class_code.find_class_code(value, inband)
+    reference = weakref.ref(kind)
+    del kind, value
+    gc.collect()
+    assert reference() is None

@@ -94,3 +94,32 @@ def test_ray_gets_each_buffer_and_none_is_in_the_pickle(readings):
     assert [bytes(buffer.raw()) for buffer in kept] == [bytes(part) for part in value]
     assert b"xx" not in inband and calls.parts.buffers == kept
     calls.parts.clear()
+
+
+class EndingResult(Result):
+    """A message during which another thread ends recording: when its references are looked for."""
+
+    @property
+    def contained_object_refs(self):
+        calls.recorder = False
+        return ()
+
+
+class EndingData(bytes):
+    """Data during whose reading another thread ends recording."""
+
+    def __len__(self):
+        calls.recorder = False
+        return super().__len__()
+
+
+def test_a_message_is_sent_and_read_while_another_thread_ends_recording(readings, monkeypatch):
+    made = calls.recorder
+    result = EndingResult(100)
+    send = calls.make_serialise_wrapper(lambda *_: result)
+    assert send(None, {"x": 1}) is result
+    assert calls.recorder is False
+    monkeypatch.setattr(calls, "recorder", made)
+    read = calls.make_deserialise_wrapper(lambda *_: "value")
+    assert read(None, EndingData(b"small"), b"", None) == "value"
+    assert calls.recorder is False

@@ -154,7 +154,7 @@ def install():
         stop(error)
         return
     recorder.reading_seconds = measure_reading()
-    os.register_at_fork(after_in_child=forget)
+    os.register_at_fork(after_in_child=functools.partial(forget, recorder))
     atexit.register(read_tasks_once)  # before Ray's own shutdown, which was registered earlier
     sample_memory()
     recorder.start_flushing()
@@ -167,10 +167,11 @@ def sample_memory():
         memory_sampler = memory.Sampler(recorder)
 
 
-def forget():
-    """Record nothing in a child of fork, which would write into the file of its parent."""
+def forget(made):
+    """Record nothing in a child of fork, which would write into the file of its parent, also when it ends."""
     global recorder
     recorder = False
+    atexit.unregister(made.end)
 
 
 def replace(name, make_wrapper):
@@ -200,8 +201,9 @@ def guarded(record):
             stop(error)
             return None
         finally:
-            if recorder:
-                recorder.spend(time.perf_counter() - begin)
+            current = recorder  # another thread may end recording meanwhile
+            if current:
+                current.spend(time.perf_counter() - begin)
 
     return call
 
@@ -434,7 +436,8 @@ def make_serialise_wrapper(original):
     @functools.wraps(original)
     def serialise(context, value, *args, **kwargs):
         kind = type(value)
-        if not recorder or kind in SMALL_TYPES:
+        current = recorder  # another thread may end recording meanwhile
+        if not current or kind in SMALL_TYPES:
             return original(context, value, *args, **kwargs)
         parts.clear()
         before = first_readings(kind)
@@ -443,9 +446,9 @@ def make_serialise_wrapper(original):
         except BaseException:
             parts.clear()
             raise
-        if not recorder:  # another thread has ended it
+        if not recorder:
             parts.clear()
-        elif not is_only_small(kind, result):
+        elif not is_only_small(current, kind, result):
             small_in_row[kind] = 0
             write_sent(before, last_readings(before), value, result)
         return result
@@ -453,13 +456,16 @@ def make_serialise_wrapper(original):
     return serialise
 
 
-def is_only_small(kind, result):
-    """Count a small message of this type, and return True if it is one without references."""
-    if isinstance(result, tuple) or result.total_bytes >= recorder.min_bytes:
+def is_only_small(current, kind, result):
+    """Count a small message of this type, and return True if it is one without references.
+
+    `current` is the recorder, which another thread may end meanwhile.
+    """
+    if isinstance(result, tuple) or result.total_bytes >= current.min_bytes:
         return False
     if getattr(result, "contained_object_refs", ()):
         return False
-    scope = recorder.scope()
+    scope = current.scope()
     if scope is not None:
         scope.small_bytes += result.total_bytes
     count = small_in_row.get(kind, 0)
@@ -662,7 +668,8 @@ def make_deserialise_wrapper(original):
 
     @functools.wraps(original)
     def deserialise(context, data, metadata, reference, *args):
-        if not recorder or is_small(data, args):
+        current = recorder  # another thread may end recording meanwhile
+        if not current or is_small(current, data, args):
             return original(context, data, metadata, reference, *args)
         before = time.time(), None, None, len(sys.modules)
         if not is_left_out_if_fast(READ, before[0]):
@@ -675,9 +682,9 @@ def make_deserialise_wrapper(original):
     return deserialise
 
 
-def is_small(data, tensors):
+def is_small(current, data, tensors):
     """Return whether a message that is read is too small to be written, whatever it holds."""
-    return not any(tensors) and len(data or b"") < recorder.min_bytes
+    return not any(tensors) and len(data or b"") < current.min_bytes
 
 
 @guarded
@@ -843,14 +850,15 @@ def read_tasks_once():
 
 def write_tasks():
     """Write what Ray has recorded, and for how long this kept the driver from ending."""
+    current = recorder  # another thread may end recording meanwhile
     begin = time.perf_counter()
     try:
         write_known_tasks()
     except Exception as error:
         stop(error)
         return
-    recorder.end_seconds = time.perf_counter() - begin
-    recorder.close()
+    current.end_seconds = time.perf_counter() - begin
+    current.close()
 
 
 def write_known_tasks():

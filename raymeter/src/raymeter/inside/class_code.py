@@ -5,13 +5,13 @@ of a module that is registered for this.
 """
 
 import time
-from functools import lru_cache
-
-from ray import cloudpickle
 
 from . import describe, ray_internals
 
 PASSES = 2  # the faster one counts
+MAX_CLASSES = 1_000  # that are remembered
+
+measured = {}  # module and name of a class, which is not kept alive itself -> bytes and seconds of its code
 
 
 def find_class_code(value, inband):
@@ -24,20 +24,34 @@ def find_class_code(value, inband):
     kinds = {type(part) for _, part in describe.walk(value)}
     found = None
     for kind in kinds:
-        size, seconds = measure_code(kind)
+        size, seconds = known_code(kind)
         if size and (found is None or size > found["bytes"]):
             found = {"type": kind.__qualname__, "bytes": size, "seconds": seconds}
     return found
 
 
-@lru_cache(maxsize=1_000)
+def known_code(kind):
+    """Return what `measure_code` does, and has returned for the first class of this name."""
+    key = kind.__module__, kind.__qualname__
+    found = measured.get(key)
+    if found is None:
+        found = measure_code(kind)
+        if len(measured) < MAX_CLASSES:
+            measured[key] = found
+    return found
+
+
 def measure_code(kind):
-    """Return the bytes of the code of a class, and the seconds that pickling it takes; zeros if it is imported."""
+    """Return the bytes of the code of a class, and the seconds that pickling it takes; zeros if it is imported.
+
+    The code may hold references, for example in a global variable. Ray would keep their objects as long as this
+    process lives if the class was pickled outside of a message.
+    """
     fastest = float("inf")
     for _ in range(PASSES):
         begin = time.perf_counter()
         try:
-            code = cloudpickle.dumps(kind)
+            _, code, _ = ray_internals.serialise_parts(kind)
         except Exception:
             return 0, 0.0
         fastest = min(fastest, time.perf_counter() - begin)

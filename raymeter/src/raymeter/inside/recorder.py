@@ -15,6 +15,7 @@ They write all messages until the budget is spent again, so that the steps in th
 import atexit
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -24,7 +25,7 @@ from . import ray_internals
 FLUSH_SECONDS = 0.5
 DRIVER_FLUSH_SECONDS = 0.2  # by the thread
 IDLE_SECONDS = 0.1  # after which a worker without a new line is idle; half of what ray.shutdown waits in a driver
-JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread
+JOIN_SECONDS = 1.0  # for which the end of the program waits for that thread, and then for the lines
 MAX_WAITING_LINES = 2_000
 MAX_SHARE = 0.01  # of the time that has passed, for short calls with small messages
 MESSAGE_SHARE = 0.008  # of the CPU time of this process, for large messages
@@ -152,7 +153,9 @@ class Recorder:
         self.has_failed = False
         self.has_ended = False
         self.ending = threading.Event()
-        self.waiting = threading.Event()  # set while the thread has lines to look after
+        self.is_awake = True  # while the thread has lines to look after
+        # Other than an Event, it has no lock that a destructor could meet in its own thread.
+        self.wake_ups = queue.SimpleQueue()
         self.thread = None
         self.entry_seconds = self.measure_entry()
         self.process = f"{os.uname().nodename}-{os.getpid()}"
@@ -225,9 +228,14 @@ class Recorder:
 
     def sleep_until_lines(self):
         """Wait for the next line, without a look again and again. A line that came meanwhile is seen."""
-        self.waiting.clear()
+        self.is_awake = False
         if not self.lines:
-            self.waiting.wait()
+            self.wake_ups.get()
+
+    def wake(self):
+        """Let the thread look at the lines again."""
+        self.is_awake = True
+        self.wake_ups.put(None)
 
     def number(self):
         """Return a number that no other event of this process has."""
@@ -241,8 +249,8 @@ class Recorder:
             self.left_out_events += 1
             return
         self.lines.append(event)
-        if not self.waiting.is_set():
-            self.waiting.set()
+        if not self.is_awake:
+            self.wake()
         if len(self.lines) >= MAX_WAITING_LINES or now() - self.last_flush > FLUSH_SECONDS:
             self.flush()
 
@@ -253,14 +261,29 @@ class Recorder:
         self.flush()
         self.own_seconds = own_seconds
 
-    def flush(self):
-        """Write the events that wait, and what the recorder has cost so far."""
-        if self.has_failed:
-            raise OSError("an earlier line was not written")
-        with self.lock:
+    def take_lines(self, seconds):
+        """Take the lines that wait; after so many seconds, leave them to whoever takes lines now.
+
+        That may be this thread itself: a destructor or a signal handler may call Ray at any moment.
+        """
+        if not self.lock.acquire(timeout=seconds):
+            return []
+        try:
             waiting = self.lines[:]
             del self.lines[: len(waiting)]  # other threads add lines meanwhile
+        finally:
+            self.lock.release()
         self.last_flush = now()
+        return waiting
+
+    def flush(self, seconds=0.0):
+        """Write the events that wait, and what the recorder has cost so far.
+
+        Wait at most so many seconds while another thread takes them.
+        """
+        if self.has_failed:
+            raise OSError("an earlier line was not written")
+        waiting = self.take_lines(seconds)
         if waiting:
             waiting.append(self.describe_itself())
         begin = time.thread_time()  # without waiting for a thread of the program
@@ -307,7 +330,7 @@ class Recorder:
     def end(self):
         """Write everything; the interpreter ends."""
         self.ending.set()
-        self.waiting.set()
+        self.wake()
         if self.thread is not None:
             self.thread.join(JOIN_SECONDS)
         self.close()
@@ -319,7 +342,7 @@ class Recorder:
         self.has_ended = True
         try:
             self.lines.append(self.describe_itself())
-            self.flush()
+            self.flush(JOIN_SECONDS)
         except OSError:
             pass  # a full disk: what was written before is shown
         self.has_ended = False  # if the program goes on

@@ -1,4 +1,4 @@
-"""Find workers whose last lines are missing: Ray ended them before they had written what waited in memory."""
+"""Find workers whose last lines are missing: Ray ended them before they had written them, or recording failed."""
 
 from raymeter.profile.events import Process, Task
 from raymeter.profile.reader import Recording

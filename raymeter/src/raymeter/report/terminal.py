@@ -225,12 +225,12 @@ def describe_recording(profile: Profile) -> list[str]:
 
 
 def say_cut_workers(count: int) -> str:
-    """Return that Ray has ended workers before they had written their last lines; "" if it has not."""
+    """Return that workers have not written their last lines, and what may be the cause; "" if all have."""
     if not count:
         return ""
     if count == 1:
-        return " The last calls of 1 worker are missing: Ray ended it at once."
-    return f" The last calls of {count} workers are missing: Ray ended them at once."
+        return " The last calls of 1 worker are missing: Ray ended it at once, or recording ended by an error."
+    return f" The last calls of {count} workers are missing: Ray ended them at once, or recording ended by an error."
 
 
 def say_left_out(profile: Profile, costs: list[RecorderCost]) -> str:
