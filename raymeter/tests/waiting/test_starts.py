@@ -29,6 +29,8 @@ for step in range(6):
 class Scorer:
     def __init__(self, rows=None):
         self.weights = torch.ones(4)
+
+import torch
 """
 TWO_LINES = """
 class Trainer:
