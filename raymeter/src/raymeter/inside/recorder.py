@@ -160,6 +160,10 @@ class Recorder:
         self.entry_seconds = self.measure_entry()
         self.process = f"{os.uname().nodename}-{os.getpid()}"
         self.file = open_events(folder, self.process)
+        self.begin(missing)
+
+    def begin(self, missing):
+        """Write the first line of the file, and see to it that the last one is written when this process ends."""
         self.write(self.describe_process(missing))
         self.flush()
         atexit.register(self.end)
