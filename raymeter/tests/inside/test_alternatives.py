@@ -204,7 +204,7 @@ def test_a_class_that_pickles_itself_is_found_anywhere_and_measured_without(path
 
 def test_a_registered_serializer_is_own_pickling():
     value = Registered(np.arange(20_000.0))
-    describe.own_method.cache_clear()
+    describe.own_methods.discard(Registered)
     ray_internals.ray.util.register_serializer(
         Registered, serializer=lambda item: item.array.tobytes(), deserializer=np.frombuffer
     )
@@ -214,18 +214,18 @@ def test_a_registered_serializer_is_own_pickling():
         assert "test_alternatives.py:" in own["line"]
     finally:
         ray_internals.ray.util.deregister_serializer(Registered)
-        describe.own_method.cache_clear()
+        describe.own_methods.discard(Registered)
 
 
 def test_a_reducer_of_copyreg_is_own_pickling():
-    describe.own_method.cache_clear()
+    describe.own_methods.discard(Registered)
     copyreg.pickle(Registered, reduce_registered)
     try:
         own = describe.find_own_pickling(Registered(np.arange(10)))
         assert own["line"].endswith(f":{reduce_registered.__code__.co_firstlineno}")
     finally:
         copyreg.dispatch_table.pop(Registered)
-        describe.own_method.cache_clear()
+        describe.own_methods.discard(Registered)
 
 
 def test_arrow_tables_and_dataclasses_do_not_pickle_themselves():

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from raymeter.inside import calls, recorder, tasks
+from raymeter.inside import by_class, calls, recorder, tasks
 
 
 @pytest.fixture
@@ -395,7 +395,7 @@ def count_calls(monkeypatch, module, name) -> Counted:
 def test_a_message_that_is_left_out_costs_no_readings_and_one_search_for_its_line(
     made_recorder, put, monkeypatch
 ):
-    monkeypatch.setattr(calls, "slow_kinds", set())
+    monkeypatch.setattr(calls, "slow_kinds", by_class.ByClass())
     made_recorder.message_seconds = 1.0
     put()
     readings = count_calls(monkeypatch, calls, "readings")
@@ -414,7 +414,7 @@ def test_a_message_that_is_left_out_costs_no_readings_and_one_search_for_its_lin
 def test_a_message_of_a_slow_type_has_readings_although_it_is_over_the_budget(
     made_recorder, put, monkeypatch
 ):
-    monkeypatch.setattr(calls, "slow_kinds", set())
+    monkeypatch.setattr(calls, "slow_kinds", by_class.ByClass())
     made_recorder.message_seconds = -1e9
     put()
     readings = count_calls(monkeypatch, calls, "readings")

@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from raymeter.inside import calls, recorder
+from raymeter.inside import by_class, calls, recorder
 
 
 class Result:
@@ -22,7 +22,7 @@ def readings(tmp_path, monkeypatch):
     taken = []
     read = calls.readings
     monkeypatch.setattr(calls, "recorder", made)
-    monkeypatch.setattr(calls, "small_in_row", {})
+    monkeypatch.setattr(calls, "small_in_row", by_class.ByClass())
     monkeypatch.setattr(calls, "readings", lambda: taken.append(True) or read())
     yield taken
     made.close()

@@ -15,6 +15,7 @@ from pkgutil import resolve_name
 
 from . import (
     alternatives,
+    by_class,
     captured,
     class_code,
     describe,
@@ -42,7 +43,6 @@ TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itsel
 MANY_REFERENCES = 50  # inside of a result, which is written then even if it is small
 SMALL_TYPES = (int, float, bool, type(None))  # whose messages are never large
 MEASURED_READINGS = 20
-READ = "read"  # instead of the type, which is not known before a message is read
 MANY_SMALL = 64  # messages of a type in a row, after which the next one is taken for small, too
 
 recorder = None  # of this process; False after an error
@@ -61,6 +61,10 @@ class PickledParts(threading.local):
         self.buffers = []
 
 
+class Read:
+    """It stands for the type of a message, which is not known before the message is read."""
+
+
 parts = PickledParts()
 live_objects = identity.LiveObjects()
 known_parts = identity.KnownParts()
@@ -68,8 +72,10 @@ contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or N
 compared_contents = set()  # sums of samples of messages that were compared with an earlier one
 kinds_seen = {}  # kind of a message -> how often
 measured_kinds = {}  # kind of a message -> what was measured of its alternatives
-small_in_row = {}  # type of a message -> how many of them were small since the last large one
-slow_kinds = set()  # types of messages that are sent, and READ, if the last one was slow
+small_in_row = by_class.ByClass()  # how many messages of a type were small since the last large one
+slow_kinds = (
+    by_class.ByClass()
+)  # types of messages that are sent, and Read, if the last one was slow
 
 
 def readings():
@@ -91,14 +97,14 @@ def measure_reading():
     return seconds / MEASURED_READINGS
 
 
-def first_readings(kind):
+def first_readings(kind, small):
     """Return the readings before a message is serialised.
 
-    That is only the time if messages of this type are always small, or if it will probably be left out.
+    That is only the time if messages of this type are always small, or if it will probably be left out. `small` are
+    those in a row that were.
     """
     begin = time.time()
-    is_small_type = small_in_row.get(kind, 0) >= MANY_SMALL
-    if is_small_type or is_left_out_if_fast(kind, begin):
+    if small >= MANY_SMALL or is_left_out_if_fast(kind, begin):
         return begin, None, None, len(sys.modules)
     return readings()
 
@@ -121,7 +127,7 @@ def last_readings(before):
 def note_speed(kind, seconds):
     """Remember whether a message was so slow that the next one of this kind is read completely."""
     if seconds >= ALWAYS_SECONDS:
-        slow_kinds.add(kind)
+        slow_kinds.set(kind, True)
     else:
         slow_kinds.discard(kind)
 
@@ -440,7 +446,8 @@ def make_serialise_wrapper(original):
         if not current or kind in SMALL_TYPES:
             return original(context, value, *args, **kwargs)
         parts.clear()
-        before = first_readings(kind)
+        small = small_in_row.get(kind, 0)
+        before = first_readings(kind, small)
         try:
             result = original(context, value, *args, **kwargs)
         except BaseException:
@@ -448,16 +455,19 @@ def make_serialise_wrapper(original):
             raise
         if not recorder:
             parts.clear()
-        elif not is_only_small(current, kind, result):
-            small_in_row[kind] = 0
+        elif is_only_small(current, result):
+            if small < MANY_SMALL:
+                small_in_row.set(kind, small + 1)
+        else:
+            small_in_row.set(kind, 0)
             write_sent(before, last_readings(before), value, result)
         return result
 
     return serialise
 
 
-def is_only_small(current, kind, result):
-    """Count a small message of this type, and return True if it is one without references.
+def is_only_small(current, result):
+    """Return whether a message is small and without references, and count its bytes then.
 
     `current` is the recorder, which another thread may end meanwhile.
     """
@@ -468,9 +478,6 @@ def is_only_small(current, kind, result):
     scope = current.scope()
     if scope is not None:
         scope.small_bytes += result.total_bytes
-    count = small_in_row.get(kind, 0)
-    if count < MANY_SMALL:
-        small_in_row[kind] = count + 1
     if parts.buffers:
         parts.clear()  # they may keep large objects
     return True
@@ -488,7 +495,7 @@ def write_sent(before, after, value, result):
     if size < recorder.min_bytes and (scope is not None or references < MANY_REFERENCES):
         parts.clear()
         return
-    key = "sent", type(value), ray_internals.current_name(), *find_place(scope)
+    key = "sent", describe.type_name(value), ray_internals.current_name(), *find_place(scope)
     seconds = after[0] - before[0]
     note_speed(type(value), seconds)
     if recorder.leaves_out_message(key, seconds, after[0]):
@@ -672,7 +679,7 @@ def make_deserialise_wrapper(original):
         if not current or is_small(current, data, args):
             return original(context, data, metadata, reference, *args)
         before = time.time(), None, None, len(sys.modules)
-        if not is_left_out_if_fast(READ, before[0]):
+        if not is_left_out_if_fast(Read, before[0]):
             before = readings()
         value = original(context, data, metadata, reference, *args)
         if recorder:
@@ -698,7 +705,7 @@ def write_received(before, after, data, reference, args, value):
     called = find_place(scope)
     key = "received", ray_internals.current_name(), *called
     seconds = after[0] - before[0]
-    note_speed(READ, seconds)
+    note_speed(Read, seconds)
     if recorder.leaves_out_message(key, seconds, after[0]):
         return
     begin = extra_clock()

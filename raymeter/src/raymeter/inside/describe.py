@@ -1,10 +1,9 @@
 """Describe what a message consists of: types, names, shapes and bytes of its fields, and no values."""
 
 import sys
-from functools import lru_cache
 from itertools import islice
 
-from . import padding, ray_internals, special_arrays
+from . import by_class, padding, ray_internals, special_arrays
 
 MAX_PARTS = 2_000  # of a message that are looked at; others are like them, or are left out
 MAX_FIELDS = 32
@@ -13,6 +12,10 @@ MAX_NAME_LENGTH = 64
 MAX_NAMES = 64  # of keys in a dict; more are probably data, and no names
 NUMBERS = (int, float, bool)
 MIN_NUMBERS = 1_000  # in a list of numbers that is called one
+
+own_methods = (
+    by_class.ByClass()
+)  # name and line of the function with which a class is pickled, or None
 
 
 def describe(value):
@@ -282,9 +285,15 @@ def find_own_pickling(value):
     return found
 
 
-@lru_cache(maxsize=1_000)
 def own_method(kind):
     """Return name and file:line of the function with which a class is pickled; None if that is not its own."""
+    if kind not in own_methods:
+        own_methods.set(kind, find_own_method(kind))
+    return own_methods.get(kind)
+
+
+def find_own_method(kind):
+    """Return the same of a class that is not known yet."""
     registered = ray_internals.registered_reducer(kind)
     if registered is not None:
         return "a registered serializer", code_line(registered)

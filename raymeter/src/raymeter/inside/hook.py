@@ -13,6 +13,7 @@ from types import ModuleType
 
 PACKAGE = "raymeter.inside"
 MODULES = (
+    "by_class",
     "raylet",
     "ray_internals",
     "place",

@@ -15,9 +15,10 @@ from typing import Any
 
 import ray
 
-from . import raylet
+from . import by_class, raylet
 
 worker = ray._private.worker.global_worker
+asynchronous = by_class.ByClass()  # whether a class has methods that are coroutines
 FOLDER = os.path.dirname(ray.__file__) + os.sep
 
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
@@ -165,9 +166,15 @@ def has_event_loop() -> bool:
     return actor is not None and has_coroutines(type(actor))
 
 
-@functools.lru_cache(maxsize=100)
 def has_coroutines(kind: type) -> bool:
     """Return whether a class has methods that are coroutines or async generators, as Ray asks."""
+    if kind not in asynchronous:
+        asynchronous.set(kind, find_coroutines(kind))
+    return bool(asynchronous.get(kind))
+
+
+def find_coroutines(kind: type) -> bool:
+    """Return the same of a class that is not known yet."""
     methods = [method for _, method in inspect.getmembers(kind)]
     are_coroutines = any(inspect.iscoroutinefunction(method) for method in methods)
     return are_coroutines or any(inspect.isasyncgenfunction(method) for method in methods)
