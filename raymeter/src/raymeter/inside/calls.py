@@ -269,12 +269,19 @@ def find_place(scope):
     return scope.place
 
 
+def find_place_of_call(scope, record):
+    """Return the same for a call that has ended, whose wrapper writes it with `record`."""
+    if scope.place is None:
+        scope.place = place.find_line_of_call(record)
+    return scope.place
+
+
 def only_count(current, record, scope, end):
     """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
     seconds = end - scope.start
     if seconds >= current.always_seconds(scope) or record is record_actor:
         return False
-    counter = current.of_lines.get((record, *find_place(scope)))
+    counter = current.of_lines.get((record, *find_place_of_call(scope, record)))
     if counter is None:
         return False
     if scope.left_out:  # its message is not written, so it would be taken for a small one

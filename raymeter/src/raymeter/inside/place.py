@@ -24,6 +24,8 @@ MAX_MARKED = 3  # frames of a call that are numbered: that of its line, and its 
 MAX_DEPTH = 6  # callers of a frame that get numbers with it
 MAX_LOOKED_AT = 8  # frames between two of the user's code
 numbers = itertools.count(1)  # of frames
+MAX_ENTRIES = 1_000
+entries = {}  # what was called -> frames up to Ray's function that the user has called, and the id of its code
 
 
 def kind_of(code):
@@ -133,6 +135,40 @@ def instruction_of(frame):
 def find_line():
     """Return "file:line" and the function of the innermost call by the user's code, or by a library without one."""
     return line_of(find_frame())
+
+
+def find_line_of_call(called):
+    """Return what `find_line` returns, in less time if the same function of Ray was called in the same way before.
+
+    `called` stands for the function of Ray that is wrapped. Between it and the one that the user calls, there are as
+    many frames as the last time, if that is the same function.
+    """
+    known = entries.get(called)
+    if known is not None:
+        depth, code = known
+        try:
+            entry = sys._getframe(depth)
+        except ValueError:  # fewer frames
+            return find_line_and_entry(called)
+        frame = entry.f_back
+        if id(entry.f_code) == code and frame is not None and kinds.get(id(frame.f_code)) == USERS:
+            return known_frame(frame, frame.f_code)
+    return find_line_and_entry(called)
+
+
+def find_line_and_entry(called):
+    """Return what `find_line` returns, and remember where it was found for `find_line_of_call`."""
+    frame = sys._getframe(1)
+    for depth in range(MAX_FRAMES):
+        caller = frame.f_back
+        if caller is None or kind_of(frame.f_code) != SKIPPED:
+            break
+        if kind_of(caller.f_code) == USERS:
+            if len(entries) < MAX_ENTRIES:
+                entries[called] = depth, id(frame.f_code)
+            break
+        frame = caller
+    return find_line()
 
 
 def line_of(frame):

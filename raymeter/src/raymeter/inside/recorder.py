@@ -83,6 +83,12 @@ class CallScope:
         self.start = now()
 
 
+class RunningCall(threading.local):
+    """The scope of the call of Ray that runs in this thread, or None."""
+
+    scope = None
+
+
 class LineCounter:
     """Calls with small messages from one line of the user's code, or its large messages, that were not all written."""
 
@@ -124,7 +130,7 @@ class Recorder:
     def __init__(self, folder, min_bytes, missing):
         self.min_bytes = int(min_bytes)
         self.folder = folder
-        self.local = threading.local()
+        self.local = RunningCall()
         self.lock = threading.Lock()
         self.lines = []
         self.last_flush = now()
@@ -353,8 +359,9 @@ class Recorder:
 
     def enter(self):
         """Begin a call of Ray in this thread, and return its scope."""
-        scope = CallScope(self.number(), getattr(self.local, "scope", None))
-        self.local.scope = scope
+        local = self.local
+        self.next_number += 1
+        scope = local.scope = CallScope(self.next_number, local.scope)
         return scope
 
     def leave(self, scope):
@@ -363,7 +370,7 @@ class Recorder:
 
     def scope(self):
         """Return the call of Ray that runs in this thread, or None."""
-        return getattr(self.local, "scope", None)
+        return self.local.scope
 
     def counter_of(self, place, name, kind):
         """Return the counter of a line and function of the user's code, and of what it calls."""

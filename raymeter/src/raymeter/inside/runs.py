@@ -97,15 +97,18 @@ def make_timed(function, record):
 
     @functools.wraps(function)
     def call(*args, **kwargs):
-        begin = Begin()
+        start = time.time()
+        thread_seconds = time.thread_time()
+        process_seconds = time.process_time()
+        result = None
         try:
             result = function(*args, **kwargs)
-        except BaseException:
-            record_unless_short(begin, function, record)
-            raise
+        finally:
+            if time.time() - start >= MIN_SECONDS and not isinstance(result, LATER):
+                begin = Begin(start, thread_seconds, process_seconds)
+                record_long(begin, function, record)
         if isinstance(result, LATER):
             return time_later_parts(result, function, record)
-        record_unless_short(begin, function, record)
         return result
 
     call.__raymeter_timed__ = True
@@ -117,17 +120,15 @@ class Begin:
 
     __slots__ = ("process_seconds", "start", "thread_seconds")
 
-    def __init__(self):
-        self.start = time.time()
-        self.thread_seconds = time.thread_time()
-        self.process_seconds = time.process_time()
+    def __init__(self, start, thread_seconds, process_seconds):
+        self.start = start
+        self.thread_seconds = thread_seconds
+        self.process_seconds = process_seconds
 
 
-def record_unless_short(begin, function, record):
-    """Record a run of a function that has ended, unless it took less than MIN_SECONDS."""
+def record_long(begin, function, record):
+    """Record a run of a function that has ended, and took MIN_SECONDS or more."""
     seconds = time.time() - begin.start
-    if seconds < MIN_SECONDS:
-        return
     run = Run("function")
     run.start = begin.start
     run.own_seconds = seconds
