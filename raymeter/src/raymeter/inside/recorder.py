@@ -92,7 +92,16 @@ class RunningCall(threading.local):
 class LineCounter:
     """Calls with small messages from one line of the user's code, or its large messages, that were not all written."""
 
-    __slots__ = ("count", "last", "last_event", "left_out", "own_seconds", "seconds", "written")
+    __slots__ = (
+        "count",
+        "last",
+        "last_event",
+        "left_out",
+        "left_out_seconds",
+        "own_seconds",
+        "seconds",
+        "written",
+    )
 
     def __init__(self):
         self.own_seconds = 0.0  # of the recorder, for the last one that was written
@@ -100,6 +109,7 @@ class LineCounter:
         self.last = 0.0  # when one was written
         self.last_event = {}  # which message that was
         self.left_out = 0  # since then
+        self.left_out_seconds = 0.0  # that those took
         self.seconds = 0.0
         self.written = 0
 
@@ -115,6 +125,7 @@ class LineCounter:
         self.count += 1
         self.seconds += seconds
         self.left_out += 1
+        self.left_out_seconds += seconds
 
 
 def open_events(folder, process):
@@ -316,7 +327,7 @@ class Recorder:
             for (line, function, name, kind), counter in list(self.counters.items())
         ]
         last_left_out = [
-            counter.last_event | {"count": counter.left_out}
+            counter.last_event | {"count": counter.left_out, "seconds": counter.left_out_seconds}
             for counter in list(self.message_counters.values())
             if counter.left_out
         ]
@@ -426,14 +437,16 @@ class Recorder:
         return True
 
     def write_message(self, key, event):
-        """Write a message with the number of those like it that were left out before it."""
+        """Write a message with the number of those like it that were left out before it, and their seconds."""
         counter = self.message_counters[key]
         if counter.left_out:
             event["left_out"] = counter.left_out
+            event["left_out_seconds"] = counter.left_out_seconds
         counter.write(event["seconds"], event["start"] + event["seconds"])
         counter.last_event = {name: event.get(name, "") for name in NAMES_OF_MESSAGE}
         counter.last_event["kind"] = event["event"]
         counter.left_out = 0
+        counter.left_out_seconds = 0.0
         self.write(event)
 
     def has_message_time(self, at):

@@ -58,6 +58,7 @@ class LeftOut:
     by_name: str = ""
     type: str = ""
     count: int = 0
+    seconds: float | None = None  # that serialising or reading them took; None in older profiles
 
 
 @dataclass
@@ -230,6 +231,7 @@ class Sent:
     alternatives: dict[str, Alternative] = field(default_factory=dict)
     unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it
     left_out: int = 0  # messages like it since the last one that was written
+    left_out_seconds: float | None = None  # that they took; None in older profiles
     weight: float = 1.0  # messages for which this one stands; it is computed, and not in the file
 
     @property
@@ -259,6 +261,7 @@ class Received:
     leaves: list[list[int]] = field(default_factory=list)
     line: str = ""  # of ray.get, or where the method is defined that has it as an argument
     left_out: int = 0
+    left_out_seconds: float | None = None
     weight: float = 1.0
 
     @property

@@ -1,6 +1,9 @@
 """Let the calls and messages that were written stand for those of their line that were left out next to them."""
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 
 from raymeter.profile.counted import sampled_lines
 from raymeter.profile.events import Call, CountedLine, LeftOut, Process, Received, Sent
@@ -10,6 +13,21 @@ Line = tuple[str, str]  # with its function
 LineKey = tuple[str, Line, str, str]  # process, line, what is called, and how
 MessageKey = tuple[str, str, str, str]  # process, line, name of the task, and type of what is sent
 ReaderKey = tuple[str, str, str]  # process, line, and name of the task
+ROUNDED_UP = 1 + 1e-9  # of a mean, which may be smaller than each of many equal numbers
+
+
+@dataclass
+class Burst:
+    """Messages that were written with none left out between them, and those that were left out after them."""
+
+    events: list[Sent | Received] = field(default_factory=list)
+    left_out: int = 0
+    seconds: float | None = 0.0  # that these took; None if that is unknown
+
+    def leave_out(self, count: int, seconds: float | None) -> None:
+        self.left_out += count
+        is_known = self.seconds is not None and seconds is not None
+        self.seconds = (self.seconds or 0.0) + (seconds or 0.0) if is_known else None
 
 
 def weigh_calls(recording: Recording) -> None:
@@ -34,15 +52,25 @@ def weigh_calls(recording: Recording) -> None:
 
 
 def weigh_messages(recording: Recording) -> None:
-    """Let each message stand for those like it that were left out until the next one that was written, or the end."""
-    last: dict[MessageKey, Sent | Received] = {}  # of each kind
+    """Let messages stand for those like them that were left out until the next one that was written, or the end.
+
+    The weights of a kind sum up to the number of all messages. Their seconds, times the weights, sum up to the time of
+    all, which the recorder knows also of those that it has left out. Which of them are written depends on how long they
+    take: slow ones are written over the budget, too, and a budget often ends in a slow one. So equal weights would
+    take the written ones for longer or shorter than the others are.
+    """
+    kinds: dict[MessageKey, list[Burst]] = {}
     events: list[Sent | Received] = [*recording.sent, *recording.received]
     for event in events:
+        event.weight = 1.0
         key = message_key(event)
-        if key in last:
-            before = last[key]
-            before.weight = 1.0 + event.left_out
-        last[key] = event
+        bursts = kinds.setdefault(key, [])
+        if not bursts:
+            bursts.append(Burst())
+        elif event.left_out:
+            bursts[-1].leave_out(event.left_out, event.left_out_seconds)
+            bursts.append(Burst())
+        bursts[-1].events.append(event)
     for process in recording.processes:
         name = process.process
         for item in left_out_at_end(process):
@@ -50,9 +78,50 @@ def weigh_messages(recording: Recording) -> None:
             if item.kind == "sent":
                 kind = item.type
             key = name, item.line, item.by_name, kind
-            if key in last:
-                before = last[key]
-                before.weight += item.count
+            if key in kinds:
+                last = kinds[key][-1]
+                last.leave_out(item.count, item.seconds)
+    for bursts in kinds.values():
+        weigh_bursts(bursts)
+
+
+def weigh_bursts(bursts: list[Burst]) -> None:
+    """Let the messages of a kind stand for those that were left out, if possible after the same burst."""
+    rest = Burst()
+    for burst in bursts:
+        rest.events += burst.events
+        if burst.seconds is None:  # of an older profile
+            burst.events[-1].weight += burst.left_out
+        elif burst.left_out and not share_out(burst):
+            rest.leave_out(burst.left_out, burst.seconds)
+    if rest.left_out and not share_out(rest):
+        add_weight(rest.events, rest.left_out)
+
+
+def share_out(burst: Burst) -> bool:
+    """Let messages stand for so many others that took so long together; return False if they are all longer or shorter.
+
+    Those that took longer than the mean of the others get as much of the weight as makes the sum of the seconds right.
+    """
+    mean = ROUNDED_UP * (burst.seconds or 0.0) / burst.left_out
+    shorter = [event for event in burst.events if event.seconds <= mean]
+    longer = [event for event in burst.events if event.seconds > mean]
+    if not shorter or not longer:
+        return False
+    low = fmean(event.seconds for event in shorter)
+    high = fmean(event.seconds for event in longer)
+    share = (mean - low) / (high - low)
+    count_of_longer = share * burst.left_out
+    add_weight(longer, count_of_longer)
+    add_weight(shorter, burst.left_out - count_of_longer)
+    return True
+
+
+def add_weight(events: Sequence[Sent | Received], count: float) -> None:
+    """Let events stand for so many more, in equal parts."""
+    each = count / len(events)
+    for event in events:
+        event.weight += each
 
 
 def message_key(event: Sent | Received) -> MessageKey:
