@@ -52,6 +52,25 @@ def make_pieces(*shape):
     return [torch.full((length, *shape), float(length)) for length in range(10, 200)]
 
 
+def make_narrow():
+    """Return a nested tensor of the first rows of longer pieces, which has lengths."""
+    starts = torch.arange(100)
+    lengths = 1 + starts % 50
+    padded = torch.arange(100.0 * 400 * 4).reshape(100, 400, 4)
+    return torch.nested.narrow(padded, 1, starts, lengths, layout=torch.jagged)
+
+
+def make_view():
+    """Return a nested tensor of the first rows of a larger memory."""
+    memory = torch.arange(40_000.0).reshape(-1, 4)
+    offsets = torch.arange(0, 4_001, 100)
+    return torch.nested.nested_tensor_from_jagged(memory[:4_000], offsets)
+
+
+def make_columns():
+    return torch.nested.nested_tensor(make_pieces(4), layout=torch.jagged).transpose(1, 2)
+
+
 ARRAYS = {
     "subclass": lambda: np.arange(COUNT, dtype=float).view(Frames),
     "subclass with state": make_quantity,
@@ -64,6 +83,9 @@ TENSORS = {
     "csc": lambda: make_dense().to_sparse_csc(),
     "bsr": lambda: make_dense().to_sparse_bsr((2, 2)),
     "jagged": lambda: torch.nested.nested_tensor(make_pieces(4), layout=torch.jagged),
+    "narrow": make_narrow,
+    "view": make_view,
+    "columns": make_columns,
     "nested": lambda: torch.nested.nested_tensor(make_pieces()),
     "rows": lambda: torch.nested.nested_tensor(make_pieces(4)),
     "two": lambda: torch.nested.nested_tensor([torch.ones(n, 200 - n) for n in range(10, 90)]),
@@ -106,7 +128,7 @@ def test_an_array_is_made_again_by_the_reader(form):
 def test_a_tensor_is_made_again_by_the_reader(name):
     value = TENSORS[name]()
     (field,) = describe.describe({"x": value})
-    nested_form = "nested" if name == "jagged" else "nested strided"
+    nested_form = "nested" if value.layout == torch.jagged else "nested strided"
     assert field["form"] == (nested_form if value.is_nested else "sparse")
     read = send({"x": value})["x"]
     assert (read.dtype, read.layout) == (value.dtype, value.layout)
@@ -115,6 +137,23 @@ def test_a_tensor_is_made_again_by_the_reader(name):
         assert all(torch.equal(new, old) for new, old in pairs)
         return
     assert torch.equal(read.to_dense(), value.to_dense())
+
+
+@pytest.mark.parametrize(("make", "rows", "numbers"), [
+    (make_narrow, sum(1 + number % 50 for number in range(100)), 101 + 100),
+    (make_view, 4_000, 41),
+    (make_columns, sum(range(10, 200)), 191),
+])  # fmt: skip
+def test_a_jagged_tensor_holds_the_rows_of_its_pieces_and_brings_all_memory_behind(
+    make, rows, numbers
+):
+    value = make()
+    (field,) = describe.describe(value)
+    assert field["bytes"] == 4 * 4 * rows + 8 * numbers
+    sent = alternatives.pickled_bytes(value)
+    assert field["storage_bytes"] == pytest.approx(sent, abs=6_000)
+    its_arrays = measure(value)["its arrays"]["bytes"]
+    assert its_arrays == pytest.approx(4 * 4 * rows, abs=4_000)
 
 
 @pytest.mark.parametrize("is_coalesced", [False, True])

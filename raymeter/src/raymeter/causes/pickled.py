@@ -450,8 +450,9 @@ KINDS = (
     Kind(
         "nested tensors in the pickle",
         ITS_ARRAYS,
-        "A nested tensor is copied into the pickle: send its values and offsets with .numpy(), and call "
-        "torch.nested.nested_tensor_from_jagged in the reader, which is in this number.",
+        "A nested tensor is copied into the pickle, with all memory behind it: send the values and offsets of "
+        "tensor.contiguous(), which has no gaps, with .numpy(). Call torch.nested.nested_tensor_from_jagged in the "
+        "reader, which is in this number.",
         has_form("nested"),
     ),
     Kind(

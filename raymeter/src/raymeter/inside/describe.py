@@ -165,6 +165,7 @@ def describe_tensor(torch, part):
         size = special_arrays.tensor_bytes(torch, part)
         leaf = make_leaf(type_name(part), dtype, shape, size)
         leaf["form"] = form
+        leaf["storage_bytes"] = max(size, special_arrays.storage_bytes(torch, part))
         return leaf
     size = part.numel() * part.element_size()
     leaf = make_leaf(type_name(part), dtype, list(part.shape), size)

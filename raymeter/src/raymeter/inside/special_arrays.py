@@ -6,6 +6,7 @@ the parts of a sparse or nested tensor of torch, and an image of PIL. Each has a
 """
 
 import sys
+from fractions import Fraction
 
 LISTS_OF_SCIPY = ("lil", "dok")  # formats that keep Python lists or dicts
 INDEX_BYTES = 4
@@ -57,11 +58,46 @@ def form_of_tensor(torch, part):
 
 
 def tensor_bytes(torch, part):
-    """Return the bytes of the values of a sparse or nested tensor, and of their indices or offsets."""
+    """Return the bytes of the values of a sparse or nested tensor, and of their indices or offsets.
+
+    Values of a jagged tensor that are in none of its pieces do not count.
+    """
     if part.is_nested and part.layout == torch.strided:
         return part.numel() * part.element_size()
+    if part.is_nested:
+        values, *others = jagged_parts(part)
+        return int(share_in_pieces(part) * values.nbytes) + sum(tensor.nbytes for tensor in others)
     _, tensors = split_tensor(torch, part.detach())
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def storage_bytes(torch, part):
+    """Return the bytes of the memory behind a jagged tensor, all of which is pickled; 0 for others."""
+    if not part.is_nested or part.layout != torch.jagged:
+        return 0
+    return sum(tensor.untyped_storage().nbytes() for tensor in jagged_parts(part))
+
+
+def jagged_parts(part):
+    """Return the values of a jagged tensor, its offsets, and the lengths of its pieces if there are gaps between."""
+    lengths = part.lengths()
+    parts = [part.values().detach(), part.offsets()]
+    return parts if lengths is None else [*parts, lengths]
+
+
+def jagged_dimension(part):
+    """Return which dimension of a jagged tensor is another one in each piece: torch has a symbol as its size."""
+    sizes = [type(size) is int for size in part.shape]
+    return sizes.index(False)
+
+
+def share_in_pieces(part):
+    """Return the share of the values of a jagged tensor that are in its pieces: without lengths, all are."""
+    lengths = part.lengths()
+    rows = part.values().shape[jagged_dimension(part) - 1]
+    if lengths is None or not rows:
+        return 1
+    return Fraction(int(lengths.sum()), rows)
 
 
 def to_arrays(part):
@@ -130,10 +166,17 @@ def convert_tensor(torch, part):
         plain = plain.coalesce()  # indices() and values() of others raise
     rebuild, tensors = split_tensor(torch, plain)
     arrays = [to_numpy(torch, tensor) for tensor in tensors]
-    shape = None if part.is_nested else tuple(part.shape)
+    shape = shape_for_reader(torch, part)
     layout = str(part.layout).replace("torch.", "")
     dtype = str(part.dtype).replace("torch.", "")
     return Rebuilt(rebuild, shape, layout, dtype, *arrays)
+
+
+def shape_for_reader(torch, part):
+    """Return what a reader needs to know besides the arrays: the shape, or of a jagged tensor its jagged dimension."""
+    if not part.is_nested:
+        return tuple(part.shape)
+    return jagged_dimension(part) if part.layout == torch.jagged else None
 
 
 def split_tensor(torch, part):
@@ -143,8 +186,15 @@ def split_tensor(torch, part):
     if not part.is_nested:
         return join_compressed, [part.values(), *compressed_indices(part)]
     if part.layout == torch.jagged:
-        return join_jagged, [part.values(), part.offsets()]
+        return join_jagged, split_jagged(part)
     return split_pieces(torch, part.unbind())
+
+
+def split_jagged(part):
+    """Return the values of a jagged tensor that are in its pieces, and their offsets: gaps are left out."""
+    if part.lengths() is not None:
+        part = part.contiguous()
+    return [part.values(), part.offsets()]
 
 
 def split_pieces(torch, pieces):
@@ -193,10 +243,13 @@ def join_compressed(shape, layout, dtype, values, compressed, plain):
     )
 
 
-def join_jagged(shape, layout, dtype, values, offsets):
+def join_jagged(dimension, layout, dtype, values, offsets):
     torch = sys.modules["torch"]
     offsets = torch.from_numpy(offsets)
-    return torch.nested.nested_tensor_from_jagged(to_tensor(values, dtype), offsets)
+    tensor = to_tensor(values, dtype)
+    if dimension == 1:  # older versions of torch have no other one
+        return torch.nested.nested_tensor_from_jagged(tensor, offsets)
+    return torch.nested.nested_tensor_from_jagged(tensor, offsets, jagged_dim=dimension)
 
 
 def join_pieces(shape, layout, dtype, values, sizes):
