@@ -22,7 +22,7 @@ from dataflow.flows.message import ALIGNMENT_BYTES
 from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports.process_group import read_logged_paths
 from dataflow.transports.store import call_tasks
-from dataflow.workers.ray_internals import call_in, put_by, transport_manager
+from dataflow.workers.ray_internals import call_in, make_nixl_agent, put_by
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 POOL_MARGIN = 64 * 2**20  # bytes of a pool besides the messages
@@ -121,7 +121,7 @@ class NixlActor(NixlEndpoint, Actor):
 
 
 def make_agent(endpoint):
-    transport_manager("NIXL").get_nixl_agent()
+    make_nixl_agent()
 
 
 def register_memory(endpoint, register=ray.experimental.register_nixl_memory):
