@@ -128,6 +128,13 @@ def list_singles(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+def load_folder(folder: Path) -> list[Record]:
+    """Return the records of a folder, not those below it; raise RecordError as load_all."""
+    archive_path = folder / ARCHIVE
+    archives = [archive_path] if archive_path.exists() else []
+    return load_all([*archives, *list_singles(folder)])
+
+
 def archive(folder: Path) -> Path:
     """Join the single records of a folder, not those below it, in its archive, and remove them. Return the archive.
 
