@@ -268,7 +268,9 @@ def test_single_records_of_scripts_and_configurations_are_not_joined(
 def test_published_records_are_in_archives_as_they_are_made_here(tmp_path):
     """Archives of other settings would be new files for git when somebody makes them again."""
     results = ROOT / "results"
-    archives = files.list_files([results / "campaigns", results / "published"])
+    archives = files.list_files(
+        [results / "campaigns", results / "published", results / "evidence" / "agreement"]
+    )
     assert {path.name for path in archives} == {ARCHIVE}
     for path in archives:
         text = gzip.decompress(path.read_bytes())
