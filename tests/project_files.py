@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the project lies, and copies of it with changes."""
 
 import ast

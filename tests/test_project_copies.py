@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test copies of the project: code that is added to a module replaces its names before a script calls main."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Join the single records of a folder in one small file, records.jsonl.gz, and remove them.
 
     python3 -m dataflow archive results/run-1        this folder, and each folder below it that has records

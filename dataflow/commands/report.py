@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print the tables of records, and draw their charts.
 
     python3 -m dataflow report                                your newest records in results/, or the published ones

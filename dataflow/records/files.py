@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read and write records as files. A file is replaced in one step, and a new record never overwrites another file.
 
 A folder has single records, or an archive (records.jsonl.gz) with one record per line. If both have the same record, a

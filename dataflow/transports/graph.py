@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages through the channels of one Ray compiled graph."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send tensors by Ray Direct Transport: they stay with their sender, and only references pass through Ray.
 
 If the driver can neither send nor receive by a transport, a proxy actor does it in its place and answers with 8 bytes.

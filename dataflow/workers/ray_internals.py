@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything of Ray that the laboratory uses and Ray does not document: private names, and texts of its errors.
 
 Each name, text and number was seen in the Ray of SEEN_VERSION. For another version, this file is changed, and

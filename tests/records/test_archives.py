@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test archives: they have what the single records had, and no kill while one is made loses a record."""
 
 import errno

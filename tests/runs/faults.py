@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """List the faults that a run must survive, and hostile uses of the commands: how each is provoked, and what it says.
 
 `make faults` stores what comes of them; this program then writes it into the tables of docs/studies/failures.md.

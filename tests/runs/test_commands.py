@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the commands of the README as a user does: suites, own flows, sweeps, comparisons, charts."""
 
 import re

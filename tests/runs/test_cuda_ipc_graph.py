@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run --transport cuda-ipc of the script and of the suite on CPUs, in a copy of the project with a fake GPU.
 
 The graph, its channels, the communicator and the mailboxes are real; only the calls of CUDA are not (fake_gpu.py). It

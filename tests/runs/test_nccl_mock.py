@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run --transport nccl of the script and of the suite without GPUs, in a copy of the project with Ray's mock of NCCL.
 
 It shows that the graph compiles, that its messages are right, and which channels its edges use; it says nothing about

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the two scripts as a user does: each transport, faults, and what they leave behind (nothing)."""
 
 import re

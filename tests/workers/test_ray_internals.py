@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test that Ray has every private name, every text and every variable that the laboratory knows of it."""
 
 import ast
