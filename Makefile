@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # make demo                 the two scripts with 20 iterations, their chart and the ratio of their times (two minutes)
 # make agreement            five runs of each script's transports, and of the suite's, and the ratios of their times (an hour)
 # make run SUITE=stages     measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw the time of 100 iterations of the two scripts' configurations, on each machine.
 
     python3 plot_results.py                            your newest records in results/, or the published ones

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long do the messages of one RLHF step take between its three models, in one Ray compiled graph?
 
                   .------------- 96 MiB -------------.

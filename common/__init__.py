@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages, clock and record, which the two scripts, plot_results.py and the suite in dataflow/ share."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start a private Ray cluster, or join one. Leave nothing behind: no process, shared memory or file."""
 
 import argparse

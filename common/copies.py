@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time copies of the messages of an iteration, with which the times of transports are compared."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Do what CUDA IPC needs on a GPU: export the memory of a tensor and an event, open those of another process, copy.
 
 The events are torch's own (torch.cuda.Event with interprocess=True). The memory is handled by functions of the CUDA

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send tensors between actors of a compiled graph that share one GPU: the reader copies them once, on the card.
 
 Between actors, a compiled graph sends tensors by a Communicator. Ray's own one is NCCL, which wants a GPU per actor.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Name the times that the demo RayCG-ChatLearn reports. They are of another machine, with GPUs, and of another clock.
 
 Source: kevin85421/RayCG-ChatLearn, README.md.

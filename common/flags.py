@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the flags of the two scripts. A wrong one is rejected at once, because neither Ray nor torch is imported."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find GPUs and share them among actors, for scripts and suite alike. Nothing here imports torch."""
 
 import importlib.util

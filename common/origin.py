@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say when, where and with which code something was measured. Nothing here needs a package."""
 
 import hashlib

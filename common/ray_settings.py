@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The variables of Ray's processes, on clusters that the scripts or `python3 -m dataflow nodes` start.
 
 The suite has its own in dataflow/workers/variables.toml. Ray reads them when it is imported, and its processes inherit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define the record of a measurement, write it to a file, and read it. It holds samples and no derived number."""
 
 import argparse

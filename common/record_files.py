@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read files of records: a single record in JSON, or an archive (records.jsonl.gz) that has a record in each line."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute the bytes of the messages of one iteration, and check that this machine can hold them."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make numbered random messages, time the iterations that move them, and verify every byte outside of the clock.
 
 A sender has a tensor for each of MASKS: random numbers, which are equal in every process, with inverted bits. Message N

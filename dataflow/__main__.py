@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The laboratory: measure how long the messages of an RLHF data flow take, and compare the results.
 
     python3 -m dataflow run        measure configurations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define every error that the suite raises on purpose, and run the main function of a program.
 
 Each message is one line: what is wrong, and what to do.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a study: what a folder of dataflow/studies/ adds to the laboratory, which names none of them.
 
 A study meets the laboratory in three places:

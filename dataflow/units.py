@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parse and format numbers of bytes and seconds."""
 
 import re

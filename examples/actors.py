@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two actors of all examples, what starts them, and what prints the times before and after a change."""
 
 import time

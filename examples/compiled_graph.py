@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compile calls that repeat into a graph, whose channels are made once. The type hint "shm" avoids pickling.
 
     python3 -m examples.compiled_graph

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leave a tensor with its producer, and let the reader fetch it by torch.distributed (Ray Direct Transport).
 
     python3 -m examples.direct_transport

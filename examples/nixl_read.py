@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let the reader in a compiled graph fetch a tensor by NIXL from the memory of its producer. The graph has the address.
 
 In the tables of this suite: `store refs` before, `graph nixl-read --keep` after. It needs nixl, and one machine.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copy many small tensors into one buffer: a message of one tensor costs less than a message of hundreds.
 
     python3 -m examples.packed_message

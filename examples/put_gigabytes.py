@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Show why Ray's metric `single client put gigabytes` has two values: puts into new memory of its store are slow.
 
     python3 -m examples.put_gigabytes             both values for the Ray that is installed

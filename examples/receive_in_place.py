@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let the reader fetch into memory that it keeps (Ray Direct Transport over NIXL), so that no page of it is new.
 
     python3 -m examples.receive_in_place

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pass the reference of a message from actor to actor, so that the message itself does not go to the driver.
 
     python3 -m examples.references

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let actors keep freed memory, so that the next message causes no page faults. The calls stay the same.
 
     python3 -m examples.retained_memory

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write messages into shared memory that the reader maps, and send only a handle: docs/in-your-code.md explains it."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let a reader map a tensor in the object store, and not copy it. The reader must never write to the tensor.
 
     python3 -m examples.zero_copy

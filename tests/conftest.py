@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load the plugins with the fixtures of all tests, and give tests their helpers: a module for each subject."""
 
 import pytest

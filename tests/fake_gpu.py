@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPU on CPUs for the tests of cuda-ipc: memory that other processes can map, a stream of its own, and events.
 
 As on a GPU, what is put on the stream runs later, and a handle is not usable in another way than through `open`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inject a fault into a worker, for tests: the value of --inject, such as `policy:6:die` or `policy:6:delay=5ms`."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the endpoints of a flow in one process, and change the messages between them on purpose."""
 
 from collections import ChainMap, Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What runs may leave behind: processes, shared memory, semaphores, and frozen objects in this process."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strategies of hypothesis for names, spaces, fields and messages, and the settings of all property tests.
 
 The same inputs are made in every run, so that a change fails by itself and not by chance. Nothing is stored.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build records as the scripts write them, with numbers that a test chooses."""
 
 from pathlib import Path

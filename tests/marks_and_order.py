@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plugin of pytest: mark tests, skip those that cannot or need not run, and put long ones first."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options and plans from the flags of a script, on a machine without a GPU."""
 
 from argparse import ArgumentParser

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of scripts and verbs as their user starts them, with a check of what they leave behind."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One Ray cluster for all tests of a process, which saves the start of private ones."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the exit codes and the standard streams of a program that ends."""
 
 import signal

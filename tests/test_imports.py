@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that imports point one way and never in a circle, and that a run imports what it uses."""
 
 import ast

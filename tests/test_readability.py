@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that lines hold few ideas, functions are short, comments are in place, and the formatter decides the layout."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that installing this project leaves the modules of users alone."""
 
 import shutil

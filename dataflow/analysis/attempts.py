@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tell planned runs from the repetitions of those that were disturbed, and count both in one way everywhere."""
 
 from collections.abc import Sequence

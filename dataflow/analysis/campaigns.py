@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Combine campaigns: the same configurations on several boots, as ratios to a baseline of the same campaign.
 
 Campaigns of one boot are nearly equal, and boots are not. So the boot is the unit: it counts once, with the mean of its

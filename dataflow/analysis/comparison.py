@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare results: pairs of configurations, and two measurements."""
 
 from collections.abc import Iterator, Sequence

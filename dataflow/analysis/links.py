@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute the time of the messages between nodes by plain TCP, the links alone."""
 
 from collections import defaultdict

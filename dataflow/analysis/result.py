@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute what tables, charts and comparisons show of a configuration and its runs."""
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attribute the time of an iteration to stages and causes, from the spans of a traced run."""
 
 from collections import defaultdict

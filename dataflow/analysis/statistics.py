@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute times and ratios of configurations, and their intervals. docs/method.md explains the methods."""
 
 import math

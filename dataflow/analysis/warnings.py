@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say what limits the trust in a result."""
 
 from collections.abc import Iterator

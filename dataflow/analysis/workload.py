@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Name the workload and the configuration of a record as on the command line, and make its flow again."""
 
 from contextlib import suppress

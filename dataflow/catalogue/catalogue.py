@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """List every runtime, transport, configuration and suite. The TOML files in this folder have the data."""
 
 import shlex

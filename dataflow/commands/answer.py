@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rank the configurations that were measured with exactly this flow, these sizes and these flags. Nothing is measured.
 
     python3 -m dataflow answer --any-machine

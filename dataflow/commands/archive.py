@@ -1,9 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """Join the single records of a folder in one small file, records.jsonl.gz, and remove them.
 
     python3 -m dataflow archive results/run-1        this folder, and each folder below it that has records
 
-Every verb reads such an archive as it reads single records. A line is the JSON of one record: zcat shows them. Equal
-records give an equal file. `run --suite` makes its archive itself when it has measured everything.
+An archive has the records of one suite or of one table. Other folders stay as they are, and a line says why. Every verb
+reads an archive as it reads single records. A line is the JSON of one record: zcat shows them. Equal records give an
+equal file. `run --suite` makes its archive itself when it has measured everything.
 """
 
 import argparse
@@ -11,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.record import only_measurement
-from dataflow.errors import UsageError
+from dataflow.errors import RecordError, UsageError
 from dataflow.plan.command_line import VerbParser
+from dataflow.plan.options import RESULTS
 from dataflow.records import files
 
 
@@ -31,16 +34,53 @@ def find_folders(top: Path) -> list[Path]:
     return [folder for folder in folders if files.list_singles(folder)]
 
 
+def find_obstacle(folder: Path) -> str:
+    """Return why the records of a folder do not belong into one archive; "" if they do."""
+    if folder.resolve() == RESULTS.resolve():
+        return (
+            "each of its records is a measurement of its own: move those of one table into a folder"
+        )
+    try:
+        records = files.load_folder(folder)
+    except RecordError as error:
+        return str(error)
+    suites = {record.suite for record in records}
+    tables = {record.table for record in records}
+    is_one_suite = len(suites) == 1 and suites != {""}
+    if is_one_suite or len(tables) == 1:
+        return ""
+    return f"it has records of the tables {', '.join(sorted(tables))}: give each table a folder"
+
+
 def main(argv: Sequence[str]) -> int:
-    """Archive the records of each folder, and return 0; raise UsageError for one without single records."""
+    """Archive the records of each folder, and return 0; raise UsageError for one in which nothing can be archived."""
     arguments = parse_command(argv)
+    folders: list[Path] = []
     for top in arguments.folders:
-        if not find_folders(top):
-            raise UsageError(f"{top} has no single records (*.json): name a folder that has some")
+        folders += choose_folders(top)
     with only_measurement():  # which may write into one of them
-        for top in arguments.folders:
-            for folder in find_folders(top):
-                count = len(files.list_singles(folder))
-                path = files.archive(folder)
-                print(f"{path}: {count} {'record' if count == 1 else 'records'}")
+        for folder in dict.fromkeys(folders):
+            count = len(files.list_singles(folder))
+            if not count:  # the measurement has archived them itself
+                continue
+            path = files.archive(folder)
+            print(f"{path}: {count} {'record' if count == 1 else 'records'}")
     return 0
+
+
+def choose_folders(top: Path) -> list[Path]:
+    """Return this folder and those below it, as far as their records belong into an archive; print why others stay.
+
+    Raise UsageError if there are none.
+    """
+    found = find_folders(top)
+    if not found:
+        raise UsageError(f"{top} has no single records (*.json): name a folder that has some")
+    obstacles = {folder: find_obstacle(folder) for folder in found}
+    chosen = [folder for folder in found if not obstacles[folder]]
+    if not chosen:
+        raise UsageError(f"{found[0]} cannot be archived: {obstacles[found[0]]}")
+    for folder, obstacle in obstacles.items():
+        if obstacle:
+            print(f"{folder} stays as it is: {obstacle}")
+    return chosen

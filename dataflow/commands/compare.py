@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare two measurements: which configurations are faster, which are slower, and which cannot be told apart.
 
     python3 -m dataflow compare OLD NEW                      each a record, or a folder of records

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Show the configurations of the suite as a table: what each one needs, and whether this machine can measure it.
 
     python3 -m dataflow list

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure several nodes on one Linux machine: each node has its own network, its own shared memory and its own raylet.
 
     sudo .venv/bin/python -m dataflow nodes                                    suite cluster on two nodes, five runs

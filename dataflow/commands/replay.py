@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure the messages of a Ray program that raymeter has profiled: as the program sends them, and in other ways.
 
     python3 -m dataflow replay raymeter-profiles/20261126T203046-train

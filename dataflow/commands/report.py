@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print the tables of records, and draw their charts.
 
     python3 -m dataflow report                                your newest records in results/, or the published ones
@@ -87,7 +88,7 @@ def published_elsewhere() -> list[Any]:
     """Return the results of pages that are not in results/published: campaigns, and the agreement of the scripts."""
     from dataflow.analysis.result import group_results
 
-    folders = [CAMPAIGNS, RESULTS / "evidence" / "agreement" / "suite"]
+    folders = [CAMPAIGNS, RESULTS / "evidence" / "agreement"]
     return group_results(files.load_all([folder for folder in folders if folder.exists()]))
 
 
@@ -102,8 +103,9 @@ def commits_of(results: Sequence[Any]) -> set[str]:
 def commits_of_evidence() -> set[str]:
     """Return the commits of what was measured beside the suite: raymeter's records, faults and puts."""
     commits = set()
-    for path in sorted((RESULTS / "evidence").rglob("*.json*")):
-        commits |= set(COMMIT.findall(path.read_text(encoding="utf-8")))
+    for pattern in ("*.json", "*.jsonl"):
+        for path in (RESULTS / "evidence").rglob(pattern):
+            commits |= set(COMMIT.findall(path.read_text(encoding="utf-8")))
     return commits
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure configurations, and end with their comparison in words.
 
     python3 -m dataflow run "store refs"                                         one configuration

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define what the driver and the actors do with a message before it is sent and after it arrived. Scripts send it."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hold the messages that one task reads, and verify their sequence numbers and bytes."""
 
 import ctypes

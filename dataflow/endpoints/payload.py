@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make random payloads, hold those that one task sends, and write the sequence numbers into them.
 
 Each sender has several different payloads, one per slot. Message N is the payload of slot N % slots, with the sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Share every worker's progress through memory that the supervisor can read, whatever state the workers are in.
 
 The file "progress" of the run's folder has 8-byte integers: phase, iteration started last, iteration ended last; then

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handle a message as torch tensors: walk over it, check it, copy it, pack it, list its tensors, and convert it."""
 
 import warnings

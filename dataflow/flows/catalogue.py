@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """List the flows by name: functions whose parameters are the flow's sizes, with their defaults.
 
 Each size is a flag. A user's flow can also be text or a function in another file.

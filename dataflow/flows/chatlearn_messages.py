@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define the flows of ChatLearn's models, whose messages are dicts of tensors, lists of tensors, and strings.
 
 chatlearn_messages.toml has the messages. Prompts are repeated in the dataset, so every message of a flow has the same

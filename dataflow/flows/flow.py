@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define a flow as a value: the tasks, the actors that run them, and who reads what."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define messages: their fields with dtype and shape, the layout of a packed message, and the tensors of models."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the flow of a user: a text, a TOML file, or a function in a Python file."""
 
 import inspect

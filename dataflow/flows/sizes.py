@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make functions of flows whose parameters are the fields of a dataclass."""
 
 from collections.abc import Callable

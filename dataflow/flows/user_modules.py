@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let files of users import their own modules, also those with the name of a module of this project."""
 
 import sys

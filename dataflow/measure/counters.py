@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Count what the timed iterations use: bytes, page faults, memory of processes, and the cores of the machine."""
 
 from collections.abc import Mapping

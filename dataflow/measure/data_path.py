@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verify that the bytes of a run took the data path of its transport, from what the kernel and Ray have counted."""
 
 from collections import Counter

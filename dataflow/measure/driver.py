@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure one plan in a process of its own, whose environment was set before it started.
 
 python3 -m dataflow.measure.driver RUN_FOLDER     the folder has the plan and a report, which this process replaces

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the driver process tells the process that follows it: a file, because a process that hangs is not asked."""
 
 from pathlib import Path

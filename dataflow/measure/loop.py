@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure iterations: a first one, a warm-up until times and page faults settle, and the timed ones.
 
 The clock runs only in `time_group`. The pools of payloads are made before it starts; the messages are verified after

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow the driver process of a run until it ends or must be ended, and find out what went wrong.
 
 `run_beside` runs another flow beside it (--beside).

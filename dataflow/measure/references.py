@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure what else a time depends on: warm and cold copies, the benchmark's own work, and the use of the CPUs."""
 
 import mmap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep what the parts of studies measure in each group of iterations, and let each study make its result of it."""
 
 from typing import Any

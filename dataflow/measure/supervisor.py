@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plan configurations, give each one a record, a new one or that of an earlier call, and measure their runs.
 
 This module imports neither Ray nor torch. The environment of each driver process is set before it starts.

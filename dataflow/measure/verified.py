@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Add up what the verifications of a run have found: wrong bytes, and whether readers got views or copies."""
 
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decide how long the warm-up is, and where iterations are verified: the groups of iterations of a run."""
 
 import time

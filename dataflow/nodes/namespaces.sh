@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Start nodes in the network, mount and process namespaces of this shell, and run a command on the first one.
 #
 #     namespaces.sh COUNT RATE RAY COMMAND...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Know the nodes of a cluster, place actors on them, and measure what the nodes do besides and during a run."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parse the flags of every verb, explain them for --help, and plan configurations. Nothing is measured."""
 
 import argparse

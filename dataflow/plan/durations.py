@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expect how long runs take: as long as the runs of campaigns did on the machines of their records."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make a field of a dataclass that is a flag, and list the flags of one. Those of studies are made with it too."""
 
 import argparse

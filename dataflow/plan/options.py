@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define the flags of configurations: a field per flag, with its group, default, help and bounds.
 
 Options has those of the laboratory, and a struct with those of each study: `options.study.NAME.FLAG`. On the

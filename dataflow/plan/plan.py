@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Resolve the flags into a plan of one configuration: its flow, processes, devices, memory and record."""
 
 import math

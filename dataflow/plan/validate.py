@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that flags fit each other, and that this machine has what a configuration needs.
 
 Every rule prevents a hang, a crash, a wrong number, or a record of something that did not happen.

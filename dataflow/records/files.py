@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read and write records as files. A file is replaced in one step, and a new record never overwrites another file.
 
 A folder has single records, or an archive (records.jsonl.gz) with one record per line. If both have the same record, a
@@ -126,6 +127,13 @@ def list_singles(folder: Path) -> list[Path]:
     for pattern in SINGLE_RECORDS:
         found += folder.glob(pattern)
     return sorted(found)
+
+
+def load_folder(folder: Path) -> list[Record]:
+    """Return the records of a folder, not those below it; raise RecordError as load_all."""
+    archive_path = folder / ARCHIVE
+    archives = [archive_path] if archive_path.exists() else []
+    return load_all([*archives, *list_singles(folder)])
 
 
 def archive(folder: Path) -> Path:

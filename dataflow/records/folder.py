@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep the records of several configurations in a folder: single files while they are measured, then an archive."""
 
 import sys

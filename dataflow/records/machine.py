@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Describe the machine, the versions and the commit that a measurement depends on. An unknown value is None.
 
 Records are published, so they have no host name, user or path, and only environment variables that change how bytes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define the record: one JSON file per configuration, with its identity, its environment and every sample of its runs.
 
 No derived number is stored. SCHEMA_VERSION grows with each change that makes earlier records unreadable.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how campaigns are shown: factors, how much they vary within and between campaigns, and what they predict."""
 
 from collections import defaultdict

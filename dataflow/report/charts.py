@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw charts with dots, bars or lines that are 800 pixels wide, and write them as SVG."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how old the code is that measured a number, in commits.
 
 A page cannot count up to the commit that contains it, and no page should change with each commit. So publishing counts

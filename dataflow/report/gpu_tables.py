@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Show what was measured on GPUs, and what a machine with so many cards can measure."""
 
 from collections.abc import Iterator, Sequence

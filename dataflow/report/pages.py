@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build what only the pages have: the demo's times, which transport to use, the flags, and what known systems do."""
 
 import json

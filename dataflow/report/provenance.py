@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say where numbers come from: machines, boots, runs that count and that do not, commits, and the age of their code."""
 
 from collections.abc import Sequence

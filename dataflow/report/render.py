@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Show sections as text, as Markdown between the marks of README.md and docs/, and as HTML. Import no matplotlib."""
 
 import html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the sections of a report from results. Records name their table, and suite_tables.py or a study defines it."""
 
 from collections import defaultdict

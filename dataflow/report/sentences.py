@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say in sentences which configurations are faster, by how much, and how sure that is."""
 
 from collections.abc import Collection, Iterator, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how traced iterations are shown: their time by cause and by stage."""
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how the tables of the suite are shown, except those of a study."""
 
 from collections import defaultdict

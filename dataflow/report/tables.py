@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define tables, the formats of their numbers, and the columns that all results share."""
 
 from collections.abc import Callable, Sequence

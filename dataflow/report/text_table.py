@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lay a table out as text that fits into a terminal."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record spans, which say when each process did what, assign them to iterations, and write them as a Chrome trace file.
 
 --trace wraps the functions of stages.toml; without --trace nothing is wrapped. The clock is time.perf_counter: on Linux

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages between actors on one GPU through the channels of a compiled graph, by CUDA IPC in place of NCCL."""
 
 from collections import Counter

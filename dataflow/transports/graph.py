@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages through the channels of one Ray compiled graph."""
 
 from collections.abc import Callable
@@ -163,7 +164,7 @@ def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:
 
 def _task_of(node: DAGNode) -> str:
     """Return the name of the task that a node of the graph runs; the driver has none."""
-    return node.get_args()[0] if isinstance(node, ClassMethodNode) else DRIVER
+    return ray_internals.arguments_of(node)[0] if isinstance(node, ClassMethodNode) else DRIVER
 
 
 def check_data_paths(paths: dict[str, str], flow: Flow, hint: Hint, transport: str) -> None:

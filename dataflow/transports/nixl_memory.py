@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors that readers fetch by NIXL from the memory of their sender, without the progress thread of NIXL.
 
     sender                                             reader

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send addresses through a compiled graph, with which readers fetch the messages by NIXL from their senders."""
 
 import ctypes

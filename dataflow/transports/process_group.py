@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages by torch.distributed between plain processes, without Ray: over sockets by gloo, or by NCCL."""
 
 import os

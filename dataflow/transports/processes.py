@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages without Ray, between plain PyTorch processes on one machine."""
 
 import multiprocessing

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send tensors by Ray Direct Transport: they stay with their sender, and only references pass through Ray.
 
 If the driver can neither send nor receive by a transport, a proxy actor does it in its place and answers with 8 bytes.
@@ -22,7 +23,7 @@ from dataflow.flows.message import ALIGNMENT_BYTES
 from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports.process_group import read_logged_paths
 from dataflow.transports.store import call_tasks
-from dataflow.workers.ray_internals import call_in, put_by, transport_manager
+from dataflow.workers.ray_internals import call_in, make_nixl_agent, put_by
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 POOL_MARGIN = 64 * 2**20  # bytes of a pool besides the messages
@@ -121,7 +122,7 @@ class NixlActor(NixlEndpoint, Actor):
 
 
 def make_agent(endpoint):
-    transport_manager("NIXL").get_nixl_agent()
+    make_nixl_agent()
 
 
 def register_memory(endpoint, register=ray.experimental.register_nixl_memory):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages in shared memory: the sender writes where its readers can map it, and only a handle is sent.
 
 Each task has one file, a ring of slots, each for one message. Each reader maps the slots once, and read-only.

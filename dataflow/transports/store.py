@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages over Ray's object store, by value through the driver, or as references."""
 
 import warnings

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Create the folders of a run, start its driver process, and remove every process and file of it, whatever happens.
 
 The guard is the parent of the driver process, and the kernel makes every process of the run that loses its parent a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run actors as Ray actors, on a private cluster or on an existing one (--address)."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the environment variables of a driver process, which libraries read when they are imported."""
 
 import os

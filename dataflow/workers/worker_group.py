@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define the workers of a run as a transport sees them, and the connection that a transport makes between them."""
 
 import multiprocessing

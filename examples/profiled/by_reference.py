@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop of through_driver.py with the change that its profile asks for: the driver passes references on."""
 
 import ray

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """daft on Ray: join 500,000 orders with 50,000 customers, and sum by region. pip install daft "ray[default]" """
 
 import daft

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray Data computes an embedding of each row, and the driver reads them in batches, in each of six epochs.
 
 The function returns lists of numbers, as `model.encode(texts).tolist()` does; with ARRAYS=1, arrays.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray Data joins 200,000 orders with 20,000 customers, with as many partitions as its documentation uses."""
 
 import ray

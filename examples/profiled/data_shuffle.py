@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray Data shuffles 130 MB of samples before each epoch, and the driver reads them in batches.
 
 With LOCAL=1, the order of blocks is shuffled, and rows only within a buffer, as Ray's page about shuffling advises.

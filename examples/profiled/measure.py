@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profile programs with raymeter, and try its advice:  python3 -m examples.profiled.measure [NAME ...]
 
 Each program of programs.toml is profiled once. A program with changes then runs without raymeter, as it is and with

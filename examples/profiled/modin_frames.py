@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """modin on Ray: clean and group a million taxi rides, in each of five rounds. pip install "modin[ray]" """
 
 import modin.config

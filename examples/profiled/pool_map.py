@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray's multiprocessing.Pool finds the nearest of 20,000 vectors for queries, as with the standard library's Pool.
 
-The vectors are an argument of the mapped function (functools.partial); with REFERENCE=1, a reference to them is.
-"""
+The vectors are an argument of the mapped function (functools.partial); with REFERENCE=1, a reference to them is."""
 
 import os
 from functools import partial

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the records of raymeter between their marks in docs/profile.md and raymeter/README.md.
 
     python3 -m examples.profiled.publish

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RLlib's IMPALA on CartPole with two environment runners and a remote learner: pip install "ray[rllib]==2.60.0"."""
 
 import ray

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RLlib's PPO on CartPole with two environment runners: pip install "ray[rllib]==2.60.0"."""
 
 import ray

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print how long the steps of a program take, which measure.py reads."""
 
 import re

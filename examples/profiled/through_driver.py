@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training loop whose driver gets each batch and passes it on."""
 
 import ray

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """torchrl: two Ray collectors send rollouts of 300 images each to the trainer, and get new weights.
 
-pip install torchrl gymnasium "ray[default]"
-"""
+pip install "ray[default]" torchrl gymnasium"""
 
 import gymnasium
 import numpy as np

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ray Train: two workers train a small network on images of a Ray Data dataset, and send metrics after each epoch.
 
-pip install "ray[train]==2.60.0" torch
-"""
+pip install "ray[train]==2.60.0" torch"""
 
 import numpy as np
 import ray

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """TransferQueue: two rollout workers put batches of 128 x 2,048 tokens, and a trainer gets all of them.
 
-pip install --no-deps TransferQueue==0.1.11
-"""
+pip install --no-deps TransferQueue==0.1.11"""
 
 from itertools import chain
 

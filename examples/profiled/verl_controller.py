@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """verl's single controller on CPU actors: rollout and update with a batch of 256 x 2,048 tokens.
 
 pip install --no-deps verl==0.9.1
-pip install "transformers>=5.5.3,<5.11" tensordict torchdata codetiming hydra-core datasets peft accelerate
-"""
+pip install "transformers>=5.5.3,<5.11" tensordict torchdata codetiming hydra-core datasets peft accelerate"""
 
 import ray
 import torch

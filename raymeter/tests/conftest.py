@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of raymeter: run `pytest` in the folder above."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Ray program whose messages are known. It is profiled in tests, and knows nothing of the profiler."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure what recording costs: the CPU time of programs with all of Ray's processes, with and without raymeter.
 
     python raymeter/tests/measure_cost.py [--pairs 5] [--seconds 4] [--only NAME] [--output cost.json]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say where and with which code the records beside the tests were measured."""
 
 import sys

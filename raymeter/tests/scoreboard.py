@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the programs of cases/ before and after their fix and under raymeter, and count how often raymeter is right.
 
     python raymeter/tests/scoreboard.py [--runs N] [--only NAME,NAME] [--output scoreboard.json] [--texts FOLDER]

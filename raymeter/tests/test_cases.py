@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the keys of the cases, how the scoreboard reads what raymeter prints, and one real case."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profile a program whose messages are known: each is found, with its line, and no value is kept."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what a class that pickles itself would cost without that, if its tensors are inside of a library's object."""
 
 import io

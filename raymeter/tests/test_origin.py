@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The records that are made beside the tests say when, where and with which code."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each cause is explained in the package, by the name that is in its advice, and the page has the same text."""
 
 import ast

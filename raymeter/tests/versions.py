@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profile a program with known messages, with the Ray in each folder, and count the messages that are found.
 
 python raymeter/tests/versions.py --output versions.json FOLDER ...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test which records answer a question for a workload, and the command that measures what no record has."""
 
 import re

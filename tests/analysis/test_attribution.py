@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test how the time of hand-made traces is attributed to stages and causes."""
 
 from contextlib import nullcontext

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test how campaigns are combined: ratios within them, intervals between them, and what a new one confirms."""
 
 import re

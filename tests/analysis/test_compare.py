@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the comparison of two sets of records: verdicts, output forms, what is rejected, and what fails."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what is computed of a configuration and its runs, and what limits the trust in it."""
 
 import msgspec

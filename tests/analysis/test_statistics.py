@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test ratios and intervals, and by simulated runs how often a verdict is right."""
 
 from functools import partial

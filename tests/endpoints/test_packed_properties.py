@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Properties of packed messages: every byte has its place, and unpacking gives what was packed."""
 
 from itertools import pairwise

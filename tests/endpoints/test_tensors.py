@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test that messages are equal in every process, and survive every conversion, and how they have sequence numbers."""
 
 import itertools

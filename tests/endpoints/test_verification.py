@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test that verification finds what a transport does wrong, in one process, and when messages are freed."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the edges of flows, the layout of messages, and the tensors of models."""
 
 from itertools import pairwise

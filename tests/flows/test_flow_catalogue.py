@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the flows of the catalogue, of the command line and of files, and numbers with units."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Properties of flows that are written as text: a right one is read as it is written, and a wrong one is one error."""
 
 import string

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Properties of numbers with units: what is written is read, and anything else is one error in one line."""
 
 from fractions import Fraction

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Import the modules of users, also those with a name of this project."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run another flow beside a run, and end the run if the other flow has not moved."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that a run with another data path fails, and that a path that nothing shows is recorded as requested."""
 
 from dataclasses import replace

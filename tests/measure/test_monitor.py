@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what the monitor finds out about a run from its report, its progress table and its processes."""
 
 import io

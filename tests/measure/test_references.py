@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the reference times, the CPU time of a run, and what is known about the load of the machine."""
 
 import os

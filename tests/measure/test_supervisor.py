@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what happens before and around a run: rejected flags, skipped configurations, and exit codes."""
 
 from contextlib import contextmanager, suppress

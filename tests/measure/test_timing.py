@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the timing loop: the order of operations, what the clock includes, and what is verified when."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check what is measured of nodes, without a cluster."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check what a signal to `dataflow nodes` does, with a shell in the place of the nodes."""
 
 import os

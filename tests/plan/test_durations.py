@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test how long a command is expected to take, from the runs of campaigns."""
 
 from datetime import UTC, datetime, timedelta

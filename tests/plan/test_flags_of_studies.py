@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test that the flags of studies are structs of their own, and flat where users and records see them."""
 
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the flags: what --help shows, what is read, what is rejected. The pages only have commands that can be read."""
 
 import re

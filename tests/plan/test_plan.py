@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what follows from the flags: GPUs, the record, and what a machine must have."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test archives: they have what the single records had, and no kill while one is made loses a record."""
 
 import errno
@@ -198,10 +199,79 @@ def test_the_verb_archives_each_folder_of_a_tree(tmp_path, records, capsys):
             archive.main([str(tmp_path / words)])
 
 
+MIXED = "it has records of the tables configurations, weights: give each table a folder"
+
+
+def make_mixed_records():
+    return [make_record("refs", [1.0]), make_record("bytes", [2.0], table="weights")]
+
+
+def test_records_of_several_tables_stay_single(tmp_path, capsys):
+    mixed = write_singles(tmp_path / "mixed", make_mixed_records())
+    with pytest.raises(UsageError, match=f"^{mixed} cannot be archived: {MIXED}$"):
+        archive.main([str(mixed)])
+    write_singles(tmp_path / "table", make_mixed_records()[1:])
+    assert archive.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{mixed} stays as it is: {MIXED}",
+        f"{tmp_path / 'table' / ARCHIVE}: 1 record",
+    ]
+    assert names_in(mixed) == ["0.json", "1.json"]
+
+
+def test_an_archive_of_one_table_gets_no_record_of_another_one(tmp_path):
+    config, weights = make_mixed_records()
+    files.archive(write_singles(tmp_path, [config]))
+    write_singles(tmp_path, [weights])
+    with pytest.raises(UsageError, match=f"{MIXED}$"):
+        archive.main([str(tmp_path)])
+    assert names_in(tmp_path) == ["0.json", ARCHIVE]
+
+
+def test_a_suite_of_several_tables_is_one_archive(tmp_path):
+    records = make_mixed_records()
+    for record in records:
+        record.suite = "campaign"
+    assert archive.main([str(write_singles(tmp_path, records))]) == 0
+    assert names_in(tmp_path) == [ARCHIVE]
+
+
+def test_files_that_are_no_records_stay_with_the_records_beside_them(tmp_path, records, capsys):
+    profiles = write_singles(tmp_path / "profiles", records)
+    (profiles / "profile.json").write_text('{"program": "train.py"}')
+    write_singles(tmp_path / "table", records)
+    assert archive.main([str(tmp_path)]) == 0
+    stays, archived = capsys.readouterr().out.splitlines()
+    assert stays.startswith(
+        f"{profiles} stays as it is: {profiles / 'profile.json'} cannot be read"
+    )
+    assert archived == f"{tmp_path / 'table' / ARCHIVE}: 3 records"
+    assert names_in(profiles) == ["0.json", "1.json", "2.json", "profile.json"]
+
+
+def test_single_records_of_scripts_and_configurations_are_not_joined(
+    tmp_path, records, monkeypatch, capsys
+):
+    """They are in the folder results, beside folders of suites."""
+    monkeypatch.setattr(archive, "RESULTS", tmp_path)
+    write_singles(tmp_path, records)
+    write_singles(tmp_path / "run-1", records)
+    assert archive.main([str(tmp_path)]) == 0
+    first, _ = capsys.readouterr().out.splitlines()
+    assert first == (
+        f"{tmp_path} stays as it is: each of its records is a measurement of its own: move those of one table "
+        "into a folder"
+    )
+    assert names_in(tmp_path) == ["0.json", "1.json", "2.json", "run-1"]
+    assert names_in(tmp_path / "run-1") == [ARCHIVE]
+
+
 def test_published_records_are_in_archives_as_they_are_made_here(tmp_path):
     """Archives of other settings would be new files for git when somebody makes them again."""
     results = ROOT / "results"
-    archives = files.list_files([results / "campaigns", results / "published"])
+    archives = files.list_files(
+        [results / "campaigns", results / "published", results / "evidence" / "agreement"]
+    )
     assert {path.name for path in archives} == {ARCHIVE}
     for path in archives:
         text = gzip.decompress(path.read_bytes())

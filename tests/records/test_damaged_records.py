@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Property tests of damaged records: a file is read as it was written, or gives an error of one line."""
 
 import gzip

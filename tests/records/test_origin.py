@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test that what was measured outside of the suite says when, where and with which code."""
 
 import json

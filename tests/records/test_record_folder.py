@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the folder of a measurement: single records become an archive, and no kill on the way loses a record."""
 
 from unittest.mock import DEFAULT, Mock

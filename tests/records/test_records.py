@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test records: written in one step, never over another file, read strictly, and without anything private."""
 
 import gzip

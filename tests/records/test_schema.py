@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the fields of the record: product code sets each of them, and records of earlier commits can be read."""
 
 import ast

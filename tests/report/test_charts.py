@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Charts: they have all texts, and no text lies on other text. test_report.py compares the published ones."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test how the age of the code of published numbers is counted and said."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what pages say of GPUs: nothing measured, a table of its own, and what so many cards can measure."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check the numbers that sentences of the pages have, and a table of them, against the records in results/."""
 
 import json

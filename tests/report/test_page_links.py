@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check what the pages refer to: files, headings and charts, and the settings of Ray that the suite changes."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what only the pages have: the claim, the systems, and that two places do not give one factor differently."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the page of Ray's metric has the table that its records give."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what the page of raymeter says about the programs of others, and how their records are made."""
 
 import json

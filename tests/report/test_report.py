@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb report as its user calls it: records in; tables, charts and pages out."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sections of results: what belongs together, and what is said about it."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cells of tables, also those of several nodes and of the pages, and what a script prints."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the verb `run`: which configurations it measures in which order, what it rejects, and what it continues."""
 
 import re

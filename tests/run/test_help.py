@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the commands, suites and flows that texts show exist, and that no line is wider than a terminal."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check what the replay of a profile measures, and when it says that it holds."""
 
 import json

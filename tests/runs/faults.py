@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """List the faults that a run must survive, and hostile uses of the commands: how each is provoked, and what it says.
 
 `make faults` stores what comes of them; this program then writes it into the tables of docs/studies/failures.md.
@@ -18,6 +19,7 @@ from typing import Any
 import psutil
 
 from common.origin import describe_origin
+from common.record_files import ARCHIVE
 from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, make_table
 
@@ -60,7 +62,7 @@ NO_HOME = {"prefix": ("setpriv", "--reuid", "54321", "--regid", "54321", "--clea
                       "+dac_read_search", "--ambient-caps", "+dac_read_search", "env", "-u", "HOME")}  # fmt: skip
 ASCII = {"variables": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}}
 ISOLATED = {"variables": {"PYTHONOPTIMIZE": "2", "PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}}
-RECORD = str(ROOT / "results" / "evidence" / "agreement" / "suite" / "graph-shm.json")
+RECORD = str(ROOT / "results" / "evidence" / "agreement" / "suite" / ARCHIVE)
 
 
 def kill(name: str) -> Callable:

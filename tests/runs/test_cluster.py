@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run flows over several nodes of one machine, as a user starts them, and see that nothing stays."""
 
 import os

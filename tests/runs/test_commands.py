@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the commands of the README as a user does: suites, own flows, sweeps, comparisons, charts."""
 
 import re
@@ -61,11 +62,16 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path, measure_a
 
 @pytest.mark.long
 def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, measure_all):
-    line = "        return self.outboxes[task].make(number)\n"  # of make_payload
-    old = copy_project(
-        tmp_path / "old",
-        ("dataflow/endpoints/actor.py", line, f"        time.sleep(0.002)\n{line}"),
-    )
+    slow_sender = """
+make_at_once = Endpoint.make_payload
+
+def make_slowly(self, *arguments):
+    time.sleep(0.002)
+    return make_at_once(self, *arguments)
+
+Endpoint.make_payload = make_slowly
+"""
+    old = copy_project(tmp_path / "old", ("dataflow/endpoints/actor.py", slow_sender))
     flags = (
         "--against",
         str(old),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run what the pages show: commands of README.md, examples, and the additions of CONTRIBUTING.md to a copy."""
 
 import ast

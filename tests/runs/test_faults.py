@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Provoke each fault and hostile use, and check what the command says, keeps and leaves behind.
 
 `make faults` provokes all of them and writes results/evidence/*.jsonl; `make test` the quick ones.

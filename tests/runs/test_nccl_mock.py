@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run --transport nccl of the script and of the suite without GPUs, in a copy of the project with Ray's mock of NCCL.
 
 It shows that the graph compiles, that its messages are right, and which channels its edges use; it says nothing about
@@ -8,7 +9,7 @@ import pytest
 from conftest import KILOBYTES, copy_project
 from in_process import DEMO
 
-IMPORTS = """
+START_MOCK = """
 from itertools import combinations
 from unittest import mock
 
@@ -25,40 +26,50 @@ def start_mock(models):
     # The mock's actors report their tensors on a GPU, and the driver takes them as they are.
     mock.patch("ray.experimental.channel.torch_tensor_type.TorchTensorType.device", Device.CPU).start()
     return barriers
-
 """
 GPUS = """
 FLAGS.transport, FLAGS.gpus_per_model = "nccl", 1
 mock.patch("common.cluster.count_gpus", lambda: 3).start()
 """
-MODEL = """    def start_mock(self):
+# Of the model class of the script, and of the actor class of the suite.
+METHODS = """
+    def start_mock(self):
         start_nccl_mock()
 
     def verify(self, *numbers):
         with mock.patch("torch.Tensor.device", torch.device("cpu")):  # the mock says that all tensors are on a GPU
             return super().verify(*numbers)
+"""
+MODEL = f"class Model(Model):{METHODS}"
+ACTOR = f"class GraphActor(GraphActor):{METHODS}"
+COMPILE_IN_SCRIPT = """
+compile_without_mock = compile_graph
 
-    def pass_through(self"""
+def compile_graph(flags, models):
+    barriers = start_mock(models)
+    graph, communicator = compile_without_mock(flags, models)
+    graph.barriers = barriers  # they end with the graph
+    return graph, communicator
+"""
+COMPILE_IN_SUITE = """
+compile_without_mock = compile_graph
+
+def compile_graph(workers, *arguments):
+    workers.barriers = start_mock(workers.actors.values())
+    return compile_without_mock(workers, *arguments)
+"""
 SCRIPT, GRAPH, PLAN = (
     "ray_cg_simulate_chat_learn_data_flow.py",
     "dataflow/transports/graph.py",
     "dataflow/plan/plan.py",
 )
 DRIVER = "dataflow/measure/driver.py"
-COMPILE = "    graph, data_paths = compile_graph(workers, hint)"
-CHANGES = (
-    (SCRIPT, "\nimport ray\n", IMPORTS + GPUS),
-    (SCRIPT, "    def pass_through(self", MODEL),
-    (
-        SCRIPT,
-        "            graph, communicator =",
-        "            barriers = start_mock(models)\n            graph, communicator =",
-    ),
-    (GRAPH, "\nimport ray\n", IMPORTS),
-    (GRAPH, "    def pass_through(self", MODEL),
-    (GRAPH, COMPILE, f"    workers.barriers = start_mock(workers.actors.values())\n{COMPILE}"),
-    (DRIVER, "if plan.gpus > torch.cuda.device_count():", "if False:"),
-    (PLAN, "validate.require_gpus(transport, gpus, len(plan.task_flow.actors))", "3"),
+NO_TEST_OF_GPUS = "torch.cuda.device_count = lambda: 3"
+ADDITIONS = (
+    (SCRIPT, START_MOCK + GPUS + MODEL + COMPILE_IN_SCRIPT),
+    (GRAPH, START_MOCK + ACTOR + COMPILE_IN_SUITE),
+    (DRIVER, NO_TEST_OF_GPUS),
+    (PLAN, "validate.require_gpus = lambda transport, gpus, actors: 3"),
 )
 NCCL, SHARED_MEMORY = (
     f"TorchTensorType over {name}Channel"
@@ -68,7 +79,7 @@ NCCL, SHARED_MEMORY = (
 
 @pytest.mark.slow
 def test_edges_between_actors_use_nccl_and_deliver_the_right_bytes(run_script, tmp_path):
-    project = copy_project(tmp_path, *CHANGES)
+    project = copy_project(tmp_path, *ADDITIONS)
     flags = ("--iterations", "6", "--warmup", "0", "--device", "cpu", *KILOBYTES)
     finished = run_script(project / SCRIPT, "--transport", "shm", *flags)
     assert (finished.code, finished.stderr) == (0, "") and finished.stdout.startswith("nccl: ")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run every transport that works without a GPU, as a user starts it, with fields and with iterations in flight."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what the pages say of the channels of Ray's compiled graphs, and which processes a graph has."""
 
 import os

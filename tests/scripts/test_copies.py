@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test which copies the times of transports are compared with, with GPUs that are not there."""
 
 import pytest

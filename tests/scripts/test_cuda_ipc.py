@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocol of cuda-ipc with a GPU on CPUs, in threads and in processes, and its calls of the CUDA driver."""
 
 import ctypes

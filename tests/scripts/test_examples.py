@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the examples where a user copies them from, and how they end."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the flags of the two scripts, the sizes of their messages, and what they import."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test how GPUs are found and shared: the rule of scripts and suite."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the messages, the verification and the record of the two scripts, without Ray."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the chart of records, as its user calls it."""
 
 import os

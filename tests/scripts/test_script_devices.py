@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test in which memory the scripts send messages, without Ray and without a GPU."""
 
 from types import SimpleNamespace

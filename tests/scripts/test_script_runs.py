@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the two scripts as a user does: each transport, faults, and what they leave behind (nothing)."""
 
 import re
@@ -93,14 +94,14 @@ def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(
 )
 def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_path, script):
     """The reference model changes one byte of iteration 3 after its message was made."""
-    method = """
+    faulty_model = """
+class Model(Model):
     def message(self, number):
         message = super().message(number)
         message[9:10].add_(number == 3 and self.name == "reference")
         return message
-
-    def forward(self"""
-    copy_project(tmp_path, (script.name, "\n    def forward(self", method))
+"""
+    copy_project(tmp_path, (script.name, faulty_model))
     finished = run_script(tmp_path / script.name, *KILOBYTES, *SHORT, *cluster)
     assert finished.code == 1
     expected = (
@@ -113,9 +114,8 @@ def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_
 @pytest.mark.long  # the runs of each transport say it for copies
 @pytest.mark.parametrize(("setting", "is_copy"), [("0", True), ("1", False)])
 def test_a_script_finds_out_whether_readers_own_a_copy(run_script, tmp_path, setting, is_copy):
-    variable = '"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": '
-    change = ("common/ray_settings.py", variable + '"0"', f'{variable}"{setting}"')
-    copy_project(tmp_path, change)
+    change = f'COPIES["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] = "{setting}"'
+    copy_project(tmp_path, ("common/ray_settings.py", change))
     # 2 to 10 MiB: Ray does not put messages of some kilobytes into its store.
     flags = ("--transport", "refs", "--batch-size", "64", *SHORT)
     finished = run_script(tmp_path / STORE.name, *flags)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test how scripts connect to Ray and disconnect. Ray itself is replaced, in a process of its own."""
 
 import argparse

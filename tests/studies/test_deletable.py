@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delete a study from a copy of the project: everything else works as before."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test which functions --trace replaces, what it records of them, and the spans of a run, also as a file."""
 
 import json

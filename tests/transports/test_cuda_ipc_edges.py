@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How messages are bound for cuda-ipc, which of them it must copy, and that another channel fails the run."""
 
 from types import SimpleNamespace

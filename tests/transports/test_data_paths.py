@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data paths that a compiled graph and the logs of NCCL and UCX show, and NCCL's settings on one GPU."""
 
 from types import SimpleNamespace

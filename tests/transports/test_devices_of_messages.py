@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test on which GPU the suite's messages lie, and where it takes memory to verify them, without Ray and a GPU."""
 
 import inspect

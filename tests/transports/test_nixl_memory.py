@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads by NIXL from the memory of a sender: no message is torn, and what a reader keeps never changes."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The endpoints of `graph nixl-read`: every byte of all kinds of messages, the nodes of its graph, and its flags."""
 
 from collections import ChainMap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test what Ray Direct Transport needs from a producer that reuses its memory."""
 
 import os

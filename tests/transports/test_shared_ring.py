@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared memory that readers map, with handles: the ring in one process and in two, and the endpoints that use it."""
 
 import errno

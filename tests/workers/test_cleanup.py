@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that nothing of a run stays: no process, no zombie, no file, whoever is killed."""
 
 import mmap

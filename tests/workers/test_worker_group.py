@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check how workers are started and called, how errors are explained, and the environment. No process is started."""
 
 import os

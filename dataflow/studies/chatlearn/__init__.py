@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ChatLearn's own driver loop: episodes over queue actors, replicas of models, its dataset, and the trainers behind it.
 
 Facts about alibaba/ChatLearn are those of commit 85ee7dfe (v1.0.1).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Count the operations of ChatLearn's driver and dataset where they happen, and the bytes of its messages."""
 
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define ChatLearn's StreamDataset: it reads the results of an episode, and gives micro-batches to trainers.
 
 alibaba/ChatLearn at 85ee7dfe: data/data.py. Without a relay buffer, it reads a message when the next micro-batch needs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run ChatLearn's driver: the messages of an episode go through queue actors, breadth first.
 
 Only references pass through the driver and its queues.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define the flags of ChatLearn's transport and of its trainers, and what they add to a flow."""
 
 import math

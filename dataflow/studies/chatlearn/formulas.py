@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute what ChatLearn does by its formulas, to compare it with what a record has.
 
 They were read from the source of alibaba/ChatLearn at 85ee7dfe (runtime/executor.py, environment.py and trainer.py, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how many processes run a model, and which of them get a message."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define the actors of ChatLearn's models, without their computation: each process of a model is one."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how the operations and bytes of ChatLearn's transport are shown: beside those of ChatLearn's formulas."""
 
 from collections.abc import Iterable, Mapping, Sequence

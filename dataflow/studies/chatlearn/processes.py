@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start the processes of ChatLearn's models: the replicas, and the ranks of each replica."""
 
 from dataclasses import dataclass

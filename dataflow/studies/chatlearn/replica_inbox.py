@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hold and verify the messages that one of several replicas gets."""
 
 from collections import Counter

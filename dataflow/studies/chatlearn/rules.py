@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the flags of ChatLearn fit each other, the transport and the flow."""
 
 from collections.abc import Iterator

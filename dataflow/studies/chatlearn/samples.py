@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cut messages into samples, pad samples into micro-batches, and compare samples by their hashes.
 
 alibaba/ChatLearn at 85ee7dfe: data/data.py, `split_batch` and `batching`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how ChatLearn's own messages are shown: over every transport, beside flat tensors, and what each change does."""
 
 import tomllib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define a trained model and its processes, which take training steps without their computation."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the training steps of an episode, as ChatLearn's trainer does.
 
 alibaba/ChatLearn at 85ee7dfe: runtime/trainer.py. All lists of micro-batches are queued first, one per step and

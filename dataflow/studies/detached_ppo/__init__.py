@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ColossalAI's detached PPO: makers send experience to trainers, which send the weights of two models back.
 
     driver --> maker-1 -- experience --> trainer-1 -- actor and critic --> maker-1 -- acknowledgement --> driver

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Define the actors of ColossalAI's detached PPO without their computation: calls carry messages, and start tasks.
 
 hpcaitech/ColossalAI at b5f056636, applications/Chat/coati/ray: experience_maker_holder.py, detached_trainer_base.py and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how rounds are shown: as updates of parameters, whose parts the study of weights measures, if it is there."""
 
 from dataflow.study import load, studies

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems that people use instead of Ray's transports: ZeroMQ, Arrow Flight, HTTP, files, NIXL, and more."""
 
 from collections.abc import Iterator

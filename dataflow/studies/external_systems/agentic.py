@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages as rollouts of agentic RL travel: by HTTP in four encodings, and as files.
 
 A reader of HTTP is an aiohttp server on the loopback interface; a sender posts each message and waits for the answer. A

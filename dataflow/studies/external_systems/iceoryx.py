@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages through the shared memory of iceoryx2. The sender copies each message once, and readers get a view."""
 
 import ctypes

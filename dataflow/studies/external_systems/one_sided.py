@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages by NIXL itself: a reader reads them from the sender's memory, or the sender writes them to its readers.
 
 It is what `rdt nixl-pull --reuse-buffers` does, without Ray. All memory is registered at the start. A notification

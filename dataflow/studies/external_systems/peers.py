@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send messages over systems that people use instead of Ray's transports.
 
 Plain processes send every message as a pickle with out-of-band buffers (protocol 5): the memory of the tensors is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how other systems are shown beside Ray's and PyTorch's transports."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convert messages to the tensordict package's TensorDict and back, as verl's utilities build it.
 
 verl-project/verl, verl/utils/tensordict_utils.py: list_of_dict_to_tensordict.

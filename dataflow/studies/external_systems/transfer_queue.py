@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """verl's TransferQueue: actors put rows into its storage and get them from there."""
 
 import os

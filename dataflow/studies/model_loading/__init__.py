@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loading a model: how long a fresh process needs for the weights, and how much memory it adds.
 
     driver --> publisher: the weights in a file, in Ray's store or in shared memory --> loader-1 --> loader-2 --> driver

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Publish the weights of a model once, and load them in fresh processes."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how the loading of a model is shown: by way, with the memory that further processes add."""
 
 from statistics import median

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One step of pipeline-parallel training: the stages of a model pass activations forward and gradients backward.
 
     driver --> stage-1 -- activation --> stage-2 -- activation --> stage-3

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute for the time of each task of a stage, in the order of the schedule."""
 
 import time

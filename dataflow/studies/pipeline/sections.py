@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how schedules of pipelines are shown: the share of the time in which stages wait, beside that of formulas."""
 
 from statistics import fmean, median

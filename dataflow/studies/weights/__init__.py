@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Updates of the weights of a model: trainers send them to rollouts, which serve them."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Install the weights that arrive, and serve them; with --message indices, send only those that an update has changed.
 
 The sender compares its parameters with a copy of the version before, and sends the values that have changed and their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the flow of model weights: trainers send all tensors of a model to rollouts, which serve them.
 
     driver -- start --> trainer -- all tensors --> rollout-1, rollout-2 -- acknowledgement --> driver

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serve a model's parameters while updates replace them, and find out whether readers see two versions at once.
 
 An engine must not read its parameters while they are being replaced: this time is the stall. A thread of the receiver

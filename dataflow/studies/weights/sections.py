@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how updates of parameters are shown: their parts, the memory of senders and receivers, and torn reads."""
 
 from statistics import median

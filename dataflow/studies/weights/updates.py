@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collect the parts of each update of weights."""
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The traffic of one optimizer step of ZeRO (arXiv 1910.02054): collectives, and the bytes that ranks send in them.
 
     driver --> rank-1, rank-2, ...: collectives between them --> driver: acknowledgements

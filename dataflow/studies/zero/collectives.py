@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the collectives of a step on numbers that every rank can compute, and verify every result."""
 
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how the traffic of ZeRO is shown: the bytes that ranks send, beside those of ring algorithms."""
 
 from dataflow.analysis.result import Result

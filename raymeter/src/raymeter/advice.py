@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Put together what a profile says: the steps, the largest messages, and what to change."""
 
 from dataclasses import dataclass, field

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the command line: a verb, or a script, which is run."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What raymeter has found in a program: a cause, where it is, what to change, and the time that this removes."""
 
 import re

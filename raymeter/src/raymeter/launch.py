@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Start the user's program with the recorder, and wait for it."""
 
 import os

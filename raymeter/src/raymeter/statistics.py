@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare paired runs: how many times as fast, with the interval that contains it with a probability of 95 %."""
 
 import math

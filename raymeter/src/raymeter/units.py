@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write bytes and times for people, and read sizes that they give."""
 
 import re

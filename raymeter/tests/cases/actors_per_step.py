@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A judge is made in each step, scores one batch, and is dropped.
 
 Source: https://docs.ray.io/en/latest/ray-core/actors.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A table of 2,000 chunks is sent in each step: the time goes with the number of chunks, not with 8 MiB of bytes.
 
 Source: ray-project/ray#34352, ray-project/ray#62579

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Eight readers get a slice of a record batch each, and each slice brings the buffers of the whole batch.
 
 Source: ray-project/ray#62295, ray-project/ray#34352

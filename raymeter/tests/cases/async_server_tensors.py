@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An async server scores eight batches of tensors at once, and unpickles each of them in its event loop.
 
 Source: ray-project/ray#12317, ray-project/ray#26229

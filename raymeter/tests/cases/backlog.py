@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forty tasks are submitted at once, each with an argument of 40 MiB: they wait in a store of 300 MB, which spills.
 
 Source: ray-project/ray#28051

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trainer sends bf16 weights to two rollout actors in each step: they are copied into the pickle, and out of it.
 
 Source: ray-project/ray#56740

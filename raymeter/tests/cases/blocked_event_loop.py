@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A method of an async actor blocks its event loop, so ten requests are answered one after the other.
 
 Source: ray-project/ray#40328, ray-project/ray#7197

@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """New weights go to four rollout actors in each step, as an argument by value: Ray serialises them four times.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/pass-large-arg-by-value.html
-Cause: the same content is sent again
-"""
+Cause: the same content is sent again"""
 
 import numpy as np
 import ray

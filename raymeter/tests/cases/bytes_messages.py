@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two readers get images as bytes, which each of them copies; an array would be read in the object store.
 
 Source: ray-project/ray#20801

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The remote function of each epoch captures 40 MiB of weights in its closure, so they travel with its code.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/closure-capture-large-objects.html

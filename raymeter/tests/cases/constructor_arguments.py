@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each trial creates three evaluators with the same model, which each constructor call stores again.
 
 Source: ray-project/ray#61379, ray-project/ray#61996

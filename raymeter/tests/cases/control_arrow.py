@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrow tables go by reference from a reader to tasks that aggregate them: they are already read without a copy.
 
 Source: https://docs.ray.io/en/latest/ray-core/objects/serialization.html

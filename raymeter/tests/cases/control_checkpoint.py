@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model is evaluated after each round of training, from the file that training has written: they can't run together.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-loop.html

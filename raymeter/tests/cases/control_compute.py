@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two workers multiply matrices, and their messages have one MiB: the computation is nearly all of a step.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/too-fine-grained-tasks.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test makes an actor in each step that ends its process, so that the next step needs a new one.
 
 Source: https://docs.ray.io/en/latest/ray-core/fault_tolerance/actors.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each call of a simulator needs the state that the last one returned, so the calls can't run at the same time.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-loop.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two kinds of tasks have environments of their own, which stay the same, so their workers are there in each step.
 
 Source: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#runtime-environments

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of 32 MiB go from the sampler to the learner by reference, while the next ones are made.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/pipelining.html

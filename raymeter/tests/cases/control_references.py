@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """New weights are stored once in each step, and go to four readers by reference: it's the documented pattern.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/pass-large-arg-by-value.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One buffer is filled with another shard for each worker: the array is the same object, its contents are not.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/pass-large-arg-by-value.html

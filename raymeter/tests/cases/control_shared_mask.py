@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each worker gets its own shard, and all messages hold one small common mask: there is nothing to store once.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/pass-large-arg-by-value.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Four workers wait for their environments at the same time, and answer with a few hundred bytes.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-loop.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each task computes in as many threads as it asks for CPUs, so that it needs all of them.
 
 Source: https://docs.ray.io/en/latest/ray-core/scheduling/resources.html

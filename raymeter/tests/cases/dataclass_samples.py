@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rollout returns 50,000 instances of a dataclass, which are pickled one by one.
 
 Source: ray-project/ray#907

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver gets each chunk of a streaming generator, only to pass it on to a writer.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/unnecessary-ray-get.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver gets a batch, splits it into shards, and sends one to each trainer, as the controller of verl does.
 
 Source: NovaSky-AI/SkyRL#982

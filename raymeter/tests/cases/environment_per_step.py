@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each step gives its number to a task in an environment variable, so a worker must start for it in each step.
 
 Source: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#runtime-environments

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver passes each batch on, every fifth task raises, and the program goes on and ends with exit code 3.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/unnecessary-ray-get.html

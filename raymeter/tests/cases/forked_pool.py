@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A forked pool prepares numbers beside Ray, and the driver sends one batch by value to four actors.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/fork-new-processes.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model streams its tokens one by one: each item of a generator is an object and a message of its own.
 
 Source: ray-project/ray#59681, ray-project/ray#52745

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled graph sends large tensors through its channels in shared memory, which pickle them.
 
 Source: ray-project/ray#45323

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two phases, each in a cluster of its own; in both, the driver gets each batch, only to pass it on.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/unnecessary-ray-get.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program starts another Ray program with a cluster of its own, whose driver passes each batch on.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/unnecessary-ray-get.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A replay actor keeps ten rows of each batch, and with these views the whole batches stay in the object store.
 
 Source: ray-project/ray#9504, ray-project/ray#8227

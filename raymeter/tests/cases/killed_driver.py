@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver passes each batch on, and is killed with SIGKILL after its last step: the profile must survive.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/unnecessary-ray-get.html

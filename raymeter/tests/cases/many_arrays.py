@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samplers return a list of 5,000 small arrays, one per trajectory: the time goes with their number.
 
 Source: ray-project/ray#755, huggingface/trl#6386

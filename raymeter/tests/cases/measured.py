@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all cases share: whether the fix is on, the number of steps, and the line with their times."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two hundred arrays of 128 KiB go to a storage actor in two hundred calls, which cost more than their bytes.
 
 Source: Ascend/ray-ascend#55, meta-pytorch/torchstore#113

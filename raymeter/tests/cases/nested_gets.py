@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An actor asks four readers for their shards one after the other: the loop that waits is inside of a method.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/nested-ray-get.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Four evaluators get a list of references to shards of tensors, and each of them unpickles all shards.
 
 Source: ray-project/ray#30615, https://docs.ray.io/en/latest/ray-core/patterns/nested-ray-get.html

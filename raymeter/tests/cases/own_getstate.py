@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A batch class writes its tensors into bytes with torch.save when it is pickled, so no setting of Ray helps it.
 
 Source: verl-project/verl#3425, verl-project/verl-omni#259

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A class of images reduces itself to a list of rows of bytes, although its array could stay outside of the pickle.
 
 Source: https://docs.ray.io/en/latest/ray-core/objects/serialization.html

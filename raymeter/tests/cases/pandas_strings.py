@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A loader returns a data frame whose columns hold Python strings, which are pickled one by one.
 
 Source: ray-project/ray#907, ray-project/ray#31108

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ActorPool.map calls a partial that holds a tokenizer, so the whole vocabulary is pickled for each text.
 
 Source: ray-project/ray#907, ray-project/ray#755

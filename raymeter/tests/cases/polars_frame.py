@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A task returns a polars frame, which is copied into the pickle; as an Arrow table it stays in its buffers.
 
 Source: ray-project/ray#36068, pola-rs/polars#22396

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver stores the same reference weights again in each step, although nothing changes them.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/pass-large-arg-by-value.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ray.put stands inside of the loop over the workers, so the same batch is stored once for each of them.
 
 Source: verl-project/verl#1862

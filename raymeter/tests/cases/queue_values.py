@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver and a worker exchange batches of 96 MiB as values of two queues, so they pass through their actors.
 
 Source: ray-project/ray#11162

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each metric defines its remote function anew: Ray exports it, and each worker that runs it has to load it.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/redefine-task-actor-loop.html

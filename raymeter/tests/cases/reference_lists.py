@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each of 40 requests holds a list of 500 references, which Ray registers with their owner one by one.
 
 Source: ray-project/ray#17803, ray-project/ray#21430

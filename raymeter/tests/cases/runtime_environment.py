@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program with a runtime_env of its own: the driver gets each batch, only to pass it on.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/unnecessary-ray-get.html

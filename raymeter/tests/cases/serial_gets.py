@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ray.get stands in the loop that submits tasks, so eight calls of a service wait for each other. Messages are tiny.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-loop.html

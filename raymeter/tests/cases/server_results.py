@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A threaded parameter server returns its weights to four workers: each call stores one more copy of them.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/return-ray-put.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thousand tasks that each compute for a few microseconds: the calls of Ray are all of the time.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/too-fine-grained-tasks.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A replay buffer of references does not fit into the object store: Ray spills batches to disk, and restores them.
 
 Source: ray-project/ray#22485, https://docs.ray.io/en/latest/ray-core/objects/object-spilling.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A camera sends flipped images: a strided array does not leave the pickle, so it is copied three times.
 
 Source: ray-project/ray#19547, ray-project/ray#50731

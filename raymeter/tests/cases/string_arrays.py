@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prompts travel as an object array of Python strings, each of which is pickled; an Arrow array is one buffer.
 
 Source: https://discuss.ray.io/t/on-task-deserealization-and-effective-usage-of-plasma-store/4205

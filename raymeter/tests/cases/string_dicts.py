@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A message has one large array, and a dict of 100,000 strings that takes nearly all of the time.
 
 Source: https://discuss.ray.io/t/on-task-deserealization-and-effective-usage-of-plasma-store/4205

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver handles results in the order of submission, so it waits for the slow first one while others are ready.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-submission-order.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A batch that requires a gradient is cut into eight micro-batches, each of which brings the whole storage.
 
 Source: ray-project/ray#12317

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver gets each batch from the rollout, only to pass it on to the trainer.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/unnecessary-ray-get.html

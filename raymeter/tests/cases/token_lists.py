@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rollouts return dicts whose tokens and log-probabilities are lists of Python numbers, as agents do.
 
 Source: THUDM/slime#2006

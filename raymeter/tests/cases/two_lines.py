@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two models score a batch, one after the other, since each result is got on its own line.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-loop.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tasks ask a service for rewards, and each reserves half of the CPUs meanwhile, so that two run at the same time.
 
 Source: https://docs.ray.io/en/latest/ray-core/scheduling/resources.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ray.wait returns one of a thousand references at a time, and looks at all of them in each call.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/limit-pending-tasks.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A table of 2,000 columns is the argument of each call: the time goes with the columns, not with 15 MiB of bytes.
 
 Source: ray-project/ray#63477, ray-project/ray#63525

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The advice about many small calls says how many bytes each of them sends, if this is known."""
 
 import pytest

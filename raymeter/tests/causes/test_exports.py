@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A function that brings data with it is named with its bytes, and with how often it was exported."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages have the right readers and times, also those of async actors, about which Ray says less."""
 
 from made_programs import DRIVER_TASK, MIB, Builder

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Of many large messages, those that were written stand for those that were left out."""
 
 import pytest

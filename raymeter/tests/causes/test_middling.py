@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hundreds of messages of 100 KiB are many calls; a few, large ones, and those of long tasks are not."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pickled message has the cause of its type, advice that fits the type, and no number without a measurement."""
 
 from dataclasses import replace

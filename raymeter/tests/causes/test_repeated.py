@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same content is found in other messages, in parts of them and in other processes, and nothing else is."""
 
 import pytest

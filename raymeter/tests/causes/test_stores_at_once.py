@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results that several threads of an actor store at the same time: which ones get shorter, and what the others gain."""
 
 import pytest

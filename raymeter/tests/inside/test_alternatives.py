@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A message is measured in other ways as Ray itself would serialise it, and only in ways that fit it."""
 
 import copyreg

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurements that are not needed for each message have budgets of their own, and slow messages are measured once."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a function or a class of actors brings with it, when Ray pickles it for the workers."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a message in its sender, to measure this, leaves the classes of the script as they are."""
 
 import gc

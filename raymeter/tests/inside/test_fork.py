@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A child of fork writes nothing into the file of its parent."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of messages are compared byte by byte before they are the same."""
 
 import numpy as np

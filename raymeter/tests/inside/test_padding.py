@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The share of a field that is one value is found in arrays, tensors and Arrow fields, and lists in them."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The line of the user's code that calls Ray is found, and never one of Python's own or of Ray."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A destructor, a signal handler or another thread may call Ray at any moment, and waits for no lock of raymeter."""
 
 import json

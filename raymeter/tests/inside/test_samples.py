@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A message with very many items is measured with a part of them, and the numbers are those of the whole message."""
 
 import dataclasses

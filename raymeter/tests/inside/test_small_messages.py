@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small messages are not described, and cost no reading of the thread's clock and page faults."""
 
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types whose arrays are copied into the pickle are measured with their arrays beside it, and come back equal."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wheel in a fresh environment, beside a project of a user whose modules have the names of others."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two nodes may have processes with equal ids: each keeps its own objects, and has its own memory."""
 
 import made_up

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What raymeter says about memory, for recordings that no program has made."""
 
 import made_up

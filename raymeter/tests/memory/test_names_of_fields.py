@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys of dicts are recorded only if they are names in the code."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The call of gRPC that asks a raylet, against a server of grpcio."""
 
 from collections.abc import Iterator

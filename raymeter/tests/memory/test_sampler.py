@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The thread of the driver that reads the stores, with a raylet that is made up."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spilling, from samples of the stores."""
 
 from raymeter.memory.stores import find_spilling

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make programs from events, without Ray: a known one, and others from a seed."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Charts of large steps show a part, and say so; the share of data in a step."""
 
 import pytest

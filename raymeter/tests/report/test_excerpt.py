@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Of a long program, the steps in the middle are looked at, and the output says how many."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each flow that a profile writes is one that the laboratory accepts."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The graph of a program is built once, and its work is found by time."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a profile: one file, without a network, in which nothing of the program is markup."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands that show a profile, and the files that they write."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text of a profile: at most 40 lines, the answer first, and nothing that its reader does not need."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The timeline of a program, its trace for Perfetto, and the critical path of a step."""
 
 import itertools

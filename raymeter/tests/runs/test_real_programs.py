@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real programs under raymeter: what they do and return is what they do without it, and no value is recorded."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `raymeter compare` runs and says."""
 
 from pathlib import Path

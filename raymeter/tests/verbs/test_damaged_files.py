@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of a profile that are damaged, or that raymeter has not written."""
 
 from collections.abc import Callable

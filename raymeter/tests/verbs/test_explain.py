@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `raymeter explain` says of a cause, and of one message."""
 
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A full disk ends recording, and leaves lines that can be read."""
 
 import os

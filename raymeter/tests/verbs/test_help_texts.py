@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Help texts fit into 80 columns, and name only flags that their verb has."""
 
 import pytest

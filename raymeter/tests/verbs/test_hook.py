@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hook that Ray calls in ray.init, without a cluster: hooks of others, and a recorder that fails."""
 
 import os

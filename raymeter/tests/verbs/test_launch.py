@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a program is started: its environment, its folder, and the signals that it gets."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How `raymeter memory` starts a program."""
 
 import json

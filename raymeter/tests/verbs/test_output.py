@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reader that has ended, such as `head`, changes neither the exit code nor the files of a profile."""
 
 import errno

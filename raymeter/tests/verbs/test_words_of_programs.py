@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words with which users start programs, and flags in places where they expect them."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the passes of a loop need each other, judged by the code of the program."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages in the channels of a compiled graph, whose readers poll."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An actor with an event loop begins no other task while it stores a result."""
 
 import pytest

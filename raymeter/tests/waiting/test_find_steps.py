@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step is, judged by the lines that call Ray."""
 
 import os

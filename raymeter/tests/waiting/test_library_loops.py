@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps and calls of loops inside of a library, which one line of the user's code has started."""
 
 from itertools import pairwise

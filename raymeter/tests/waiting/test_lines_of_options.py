@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The line of an option is one that sets it for the task that is submitted, not for Ray or for another task."""
 
 import os

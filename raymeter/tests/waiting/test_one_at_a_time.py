@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tasks that a program runs one after the other: what a step is then, and what is said about them."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Timing the user's functions changes nothing that they get or return."""
 
 import asyncio

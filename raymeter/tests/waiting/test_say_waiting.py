@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program without a problem of data says what it waits for."""
 
 from made_programs import Builder, make_loop, make_loop_profile, make_steps

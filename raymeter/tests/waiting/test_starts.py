@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What comes before a function runs is not blamed on it, and has its own causes: workers, actors, CPUs, other lines."""
 
 import json

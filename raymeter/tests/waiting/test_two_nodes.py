@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two nodes may have processes with equal ids: work belongs to the one on the node on which its task ran."""
 
 from collections import Counter

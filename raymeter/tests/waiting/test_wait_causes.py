@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The causes of waiting and of many small operations: when they are named, what they save, and when they are silent."""
 
 from made_programs import DRIVER_TASK, Builder

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A coroutine that waits for another method of its actor, and whose phases and results Ray shows with other tasks."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run ChatLearn's episodes in one process: queues are lists, remote calls are calls, and operations are counted."""
 
 from collections import Counter

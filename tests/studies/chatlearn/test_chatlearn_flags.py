@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test which flags of ChatLearn's transport and trainer are rejected, and with which words."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test replicas and ranks of ChatLearn's models: the order of the replicas, and who gets and answers a message."""
 
 from collections import Counter

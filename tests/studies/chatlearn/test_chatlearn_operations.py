@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare the operations and bytes that ChatLearn's transport records with ChatLearn's formulas and with its queues."""
 
 import pytest

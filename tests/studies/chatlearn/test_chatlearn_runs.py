@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run ChatLearn's episodes with Ray: its queues, processes, dataset and trainers."""
 
 import pytest

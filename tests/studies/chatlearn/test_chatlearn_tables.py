@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test the tables that compare recorded operations and bytes with ChatLearn's formulas."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test ChatLearn's dataset, relay buffer and trainers: each sample must reach each trained model exactly once."""
 
 from collections import Counter

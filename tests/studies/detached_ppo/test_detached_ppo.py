@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ColossalAI's detached PPO: who sends to whom, the bytes of its messages, and rounds over transports."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run flows over other systems, as a user starts them, and compare every byte. `make peers` installs the systems."""
 
 import http.client

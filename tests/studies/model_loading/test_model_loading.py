@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load the weights of a model in fresh processes, as a user does, and present the record."""
 
 from types import SimpleNamespace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verify pipeline schedules by a simulation of the flow's tasks, and run them."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights in receivers: late writes and torn reads are found, and nothing else is."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Updates of weights: the flow, runs over transports of every kind, and how records are compared and shown."""
 
 import pytest

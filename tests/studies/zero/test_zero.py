@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verify ZeRO's formulas, that wrong results of collectives are found, and what ranks send."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The causes that raymeter knows, one module per kind. Each has `find(program, steps)`, which returns findings."""
 
 from raymeter.causes import (

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find lines that make so many small calls that the calls themselves take the time.
 
 Sources: "Anti-pattern: over-parallelizing with too fine-grained tasks harms speedup" in Ray's documentation, ray#21343,

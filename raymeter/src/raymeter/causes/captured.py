@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find functions and classes that bring large data with them, and those that are sent to the workers again and again.
 
 Sources: "Anti-pattern: closure capturing large objects harms performance" and "Anti-pattern: redefining the same remote

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find methods that keep the event loop of their actor for themselves while they wait, so that other calls wait, too.
 
 Sources: ray-project/ray#40328, ray-project/ray#7197. A method that computes gains nothing from letting others run, so

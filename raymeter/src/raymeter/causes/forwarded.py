@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find messages that a process receives and sends on, whole or in parts.
 
 Sources: "Anti-pattern: calling ray.get unnecessarily harms performance" in Ray's documentation, and the controllers of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find tasks on several lines that run one after the other, although the code passes nothing from one to the next.
 
 Source: "Anti-pattern: calling ray.get in a loop harms parallelism" in Ray's documentation; it is the same without a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find generators whose items are so many and so small that sending them takes the time.
 
 Sources: ray-project/ray#59681 and ray-project/ray#52745: streams of tokens, each of which is an object of its own.

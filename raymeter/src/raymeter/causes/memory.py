@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find objects that do not fit into the object store, and what keeps memory.
 
 Sources: "Object spilling" and "Pattern: using ray.wait to limit the number of pending tasks" in Ray's documentation,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find lines that send many messages of a middling size, each in a call that takes longer than its bytes.
 
 Sources: reports such as Ascend/ray-ascend#55 and meta-pytorch/torchstore#113. Calls without such messages are in

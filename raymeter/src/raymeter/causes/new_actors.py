@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find actors that are made in each step, and used in no other one.
 
 Each of them gets a worker process, which starts, imports modules and runs `__init__`: "Actors" in Ray's documentation

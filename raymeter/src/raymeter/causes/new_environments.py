@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find tasks whose runtime_env is new in each step, so that workers must start for them in each step.
 
 A worker serves one runtime environment: "Runtime environments" in Ray's documentation ("Ray tasks, actors and jobs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find loops that take results in the order of submission, and wait for a slow one while others are ready.
 
 Source: "Anti-pattern: processing results in submission order using ray.get increases runtime" in Ray's documentation.

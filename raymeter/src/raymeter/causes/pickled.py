@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find messages whose bytes lie inside of the pickle, or which are pickled slowly, and what in them brings this.
 
 Ray keeps only buffers outside of the pickle (protocol 5): contiguous numpy arrays, and Arrow tables. Readers look at

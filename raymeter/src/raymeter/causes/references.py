@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find messages that hold so many references that registering each of them takes the time.
 
 Sources: ray-project/ray#17803, ray-project/ray#21430. The sender registers each reference of a message, and each reader

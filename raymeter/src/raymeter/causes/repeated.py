@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find content that is sent again although it has not changed.
 
 Sources: "Anti-pattern: passing the same large argument by value repeatedly harms performance" and "Anti-pattern:

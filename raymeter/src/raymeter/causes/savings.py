@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the savings of messages: which time of which event gets shorter."""
 
 from collections.abc import Iterable

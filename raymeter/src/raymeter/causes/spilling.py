@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What spilling costs a step: waits for objects that come back from disk, and for room in the store.
 
 Ray says for how many seconds it has restored and spilled in all. Which waits this explains is not recorded: they are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find results that an actor returns again although none of its other methods has run, which may have changed them.
 
 A server of weights changes them in one method, and returns them from another one to each of its workers.

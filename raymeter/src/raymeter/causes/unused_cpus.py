@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find tasks that ask Ray for more CPUs than they use, so that fewer of them run at the same time.
 
 Ray does not measure CPUs, it only counts what tasks ask for: "Resources" in Ray's documentation ("Ray's resources are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find loops that call ray.wait for one result at a time, while each call looks at many references.
 
 Source: "Pattern: using ray.wait to limit the number of pending tasks" in Ray's documentation, whose window is small.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find loops that wait for one task after the other, although the tasks may not need each other.
 
 Sources: "Anti-pattern: calling ray.get in a loop harms parallelism" in Ray's documentation, and reports such as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the causes about waiting share: when results were ready, and what Ray took between two tasks."""
 
 from collections import defaultdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say how much of a task is computing, how long it has a CPU of Ray, and which of its work gets shorter.
 
 The tasks that a task submits count as a part of it. While it waits for them, Ray gives its CPU to others.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare a program before and after a change: interleaved runs, or two profiles that exist."""
 
 import shutil

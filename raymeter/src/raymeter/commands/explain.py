@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explain a cause, or one message: its fields, its pickle, and other ways to send it, measured."""
 
 import pickle

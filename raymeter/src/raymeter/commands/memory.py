@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a program, and show what fills its memory: the object store, its processes, and who keeps objects."""
 
 import os

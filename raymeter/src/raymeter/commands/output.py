@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print what a command has to say. A reader that has ended, such as `head`, is no error."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a program several times with the recorder, for `raymeter try` and `raymeter compare`."""
 
 import os

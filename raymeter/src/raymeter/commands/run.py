@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a program with the recorder, and show what it spends on moving data."""
 
 import os

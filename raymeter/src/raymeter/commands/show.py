@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Show a profile that exists, and write its files."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the advice that needs no change of code: the program with and without each setting, interleaved."""
 
 import math

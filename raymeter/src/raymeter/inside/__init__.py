@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Code that runs inside of the user's processes. It needs the standard library and Ray, and changes no result."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serialise a message in other ways that fit it, to know on this machine what each would save.
 
 The results are dropped. A message is measured once per kind, by its sender, as Ray itself would serialise it. Of a

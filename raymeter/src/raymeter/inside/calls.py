@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrap the functions of Ray through which messages pass and in which programs wait. No wrapper changes a result.
 
 Each wrapper calls the original, whatever happens to the recorder. If recording fails, it ends for this process, with

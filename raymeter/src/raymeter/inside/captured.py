@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find what brings its bytes into the code of a task or of an actor that Ray pickles for the workers.
 
 With a function travel the variables of the functions around it, its default values, its attributes, and the global

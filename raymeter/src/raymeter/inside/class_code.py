@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measure the code of a class that travels with each message, because readers cannot import the class.
 
 cloudpickle pickles such a class with its methods: one of the script (module __main__), one inside of a function, or one

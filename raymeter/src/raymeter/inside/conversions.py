@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make a message of another kind with the same content: arrays in the place of lists, tables in the place of rows."""
 
 import sys

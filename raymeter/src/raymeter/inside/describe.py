@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Describe what a message consists of: types, names, shapes and bytes of its fields, and no values."""
 
 import sys

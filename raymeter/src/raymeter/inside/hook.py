@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Install the recorder in the driver and in Ray's workers.
 
 Ray calls `add_to_runtime_env` in ray.init (RAY_RUNTIME_ENV_HOOK). If the driver starts the cluster, and without a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tell whether two messages have the same content, and whether a part of a message lies in memory that was received.
 
 Only sums and addresses are kept, and no value.

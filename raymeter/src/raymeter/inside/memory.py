@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the bytes in the object stores of the cluster, those that were spilled, and who keeps objects.
 
 A thread of the driver does it. In a normal profile, it reads the stores seldom, and the references of all processes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find how much of an array, a tensor or an Arrow field is one value, such as padding. The value is not kept."""
 
 import sys

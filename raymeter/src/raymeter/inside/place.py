@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the line of the user's code that has called Ray."""
 
 import functools

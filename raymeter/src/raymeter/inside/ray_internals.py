@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything private of Ray that raymeter uses inside of the user's processes.
 
 The names were seen in Ray 2.44.1, 2.52.1 and 2.60.0, if nothing else is said. A name that a version of Ray does not

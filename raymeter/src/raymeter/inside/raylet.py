@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ask a raylet for its statistics, with one call of gRPC over a socket.
 
 Ray talks to its raylets with gRPC in C++. The Python package grpcio is not installed with a plain `pip install ray`, so

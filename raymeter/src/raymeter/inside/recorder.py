@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write what happens in this process, as lines of JSON in one file per process.
 
 Every line has "event": what it describes, as raymeter.profile.events explains field by field. Lines wait in memory

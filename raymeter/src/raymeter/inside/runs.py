@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time the user's functions in a worker: how long they computed, and when their generators gave which item.
 
 Ray itself records only when a task began and ended. It does not record that a coroutine has kept its event loop for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Take a part of the items of a large message, so that measuring it in other ways takes little time.
 
 Each long list, dict and set keeps items from its beginning to its end. What is measured is scaled to the whole message

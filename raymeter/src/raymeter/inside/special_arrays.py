@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types whose arrays Ray copies into the pickle: what they hold, and how their arrays are sent beside it.
 
 Ray keeps the buffers of plain numpy arrays outside of the pickle. The state of a subclass is pickled as bytes (its

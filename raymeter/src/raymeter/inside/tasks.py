@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read what Ray itself has recorded of all tasks, when the driver ends.
 
 Ray keeps, for each task, the times of its states and of what its worker did (seen in 2.44 to 2.60): the arguments

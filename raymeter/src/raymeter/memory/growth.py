@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find processes whose private memory grows as long as the program runs."""
 
 from collections import defaultdict

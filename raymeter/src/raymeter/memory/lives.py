@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long messages are needed in the object store, as far as a profile shows it."""
 
 from collections.abc import Iterable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the line that keeps an object, also where Ray does not know it."""
 
 from collections import defaultdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sample the memory of a program's processes from /proc, while the program runs.
 
 Memory of a process is its PSS: pages that several processes share, such as those of the object store, are divided among

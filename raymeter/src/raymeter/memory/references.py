@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who keeps objects: what the samples of the references of all processes say."""
 
 from collections import Counter, defaultdict

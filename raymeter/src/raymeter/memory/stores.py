@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the samples of the object stores say about spilling."""
 
 from collections.abc import Sequence

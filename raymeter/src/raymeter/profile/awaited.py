@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Split the time of a wait into what it was for: a worker to start, CPUs, other calls, or a function that ran."""
 
 from bisect import bisect_left

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say whether a pass of a loop uses what an earlier pass got with ray.get.
 
 This follows names through the statements of the loop: what is computed from a result is a result, too, and an object is

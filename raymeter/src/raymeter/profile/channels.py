@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make one get of the calls with which a compiled graph polls one of its channels.
 
 Ray waits for a channel with many short calls, each of which fails if nothing was written. The first message that is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the calls that were only counted again, from what Ray itself has recorded of their tasks.
 
 Over its budget, the recorder writes few of the short calls of a line. Ray knows each task, with its parent and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cut the calls of a thread into parts that begin with a call of one line, and judge whether they are alike."""
 
 from collections import Counter, defaultdict

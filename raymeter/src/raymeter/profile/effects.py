@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say whether the user's code shows that a task does nothing outside of its own process.
 
 All code of its function, or of its class, must call only what is known to compute: functions of Python, numpy and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Put right what Ray mixes up of the tasks of an event loop.
 
 Methods of an async actor run at the same time in one thread. Ray may show the phases of one of them with another one,

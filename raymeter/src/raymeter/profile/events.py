@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The events that raymeter.inside writes, with types. Times are in seconds, points in time since 1970.
 
 Ids of tasks, objects and actors are hexadecimal, as Ray shows them. The id of an object begins with the id of the task

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Take the steps in the middle of a long program: some hundreds say as much as all, in a hundredth of the time."""
 
 from bisect import bisect_left, bisect_right

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read single expressions of the user's code: which names are in them, and whether they call Ray."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Group the messages of a program that are sent from one line, or returned by one method, in one way."""
 
 from collections import defaultdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say whether the user's code shows that a task could be submitted before the result of an earlier one is got.
 
 Both lines must be simple statements of one block, with nothing between them but assignments, calls of Ray, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Count the calls of a library's thread as calls of the thread whose tasks it waits for.
 
 ray.util.multiprocessing.Pool, for example, has a thread that waits for the results of each map. The thread that has

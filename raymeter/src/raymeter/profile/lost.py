@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find workers whose last lines are missing: Ray ended them before they had written them, or recording failed."""
 
 from raymeter.profile.events import Process, Task

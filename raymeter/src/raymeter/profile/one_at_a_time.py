@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recognise a thread that submits one task, gets its result, and then submits the next one."""
 
 from collections.abc import Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Join the events of a program: each message with its sender and readers, each task with the call that submitted it."""
 
 from bisect import bisect_right

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the files that a profiled program has written."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say which loops stand around a line of the user's code, and whether their passes need each other.
 
 The text of the program is read after it has run. Of a file that is not there, or that was changed since, nothing is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the tasks for which a worker had to start, or an actor had to be created.
 
 A worker begins to record when it gets its first task, whether Ray had started it ahead or not. What its first task

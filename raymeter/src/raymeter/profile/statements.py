@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recognise statements and functions that make the calls of several passes: they are steps as a whole."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the steps of a program: the times of its main loop, judged by the lines that call Ray again and again.
 
 The calls of one thread are a sequence of lines. A line that begins each pass of a loop cuts it into parts that contain

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say where the user's code sets an option of a task or an actor, and whether it makes actors without arguments."""
 
 import ast

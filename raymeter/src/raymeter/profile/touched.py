@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say which objects a loop may change: those whose methods it calls, or that it hands to functions."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let the calls and messages that were written stand for those of their line that were left out next to them."""
 
 from collections import defaultdict

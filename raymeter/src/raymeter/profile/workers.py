@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the process in which a task ran. Ray knows its node and its process id, which is another one's on other nodes.
 
 A recorded process knows its host, and not its node. A message, or a task whose events were recorded, tells both.

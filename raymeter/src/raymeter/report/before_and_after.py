@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Show why a cause takes time, and a program before and after the change.
 
 The texts are in causes.md beside this module, and nowhere else: docs/profile.md in the repository gets a copy of it.

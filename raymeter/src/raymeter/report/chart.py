@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw bars on lanes over time, with curves between them, as HTML.
 
 Positions along the time are percent, so that texts keep their size whatever the width of the page.

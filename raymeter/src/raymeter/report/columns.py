@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write rows of a table below each other."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write what a change did to the messages and the step of a program: a row per message, and one for the step."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the critical path of a step: the chain of work and waits that its length is made of.
 
 It is followed back from the end of the step. What ends last before a point is what the point waited for.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the messages of a step as a flow.toml, which the laboratory runs with every transport.
 
 A message that a process only passes on goes to its last readers at once. All readers of a class are one actor.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Describe the fields of a message as the laboratory's flow.toml has them."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write a profile as one HTML file, which needs no network."""
 
 import re

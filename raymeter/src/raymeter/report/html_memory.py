@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw the memory of the object store over time for the page."""
 
 from raymeter.profile.reader import Recording

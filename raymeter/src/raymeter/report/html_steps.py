@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw some steps of a program for the page: their timelines, graphs and critical paths."""
 
 from html import escape

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Choose which processes and bars a chart shows, if a step has very many."""
 
 from raymeter.report.chart import Bar, Chart, ChartLane

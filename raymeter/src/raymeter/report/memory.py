@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write what filled the memory of a program: the store, who kept objects, the processes, and what to change."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write what one message costs with Ray, as a text."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the table of the messages that took most work."""
 
 from dataclasses import dataclass

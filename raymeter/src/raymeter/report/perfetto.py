@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write a trace that ui.perfetto.dev and chrome://tracing show.
 
 The format is the one of the document "Trace Event Format" of Chrome: times are microseconds.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make the charts of one step: what each process did, and the graph with its critical path."""
 
 from raymeter.report.chart import Bar, Chart, Curve

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Get the samples of the object store of a recording."""
 
 from dataclasses import dataclass

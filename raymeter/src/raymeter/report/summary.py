@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write what a profile says as JSON, for other programs: a dashboard, a check in CI, or the laboratory's replay."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write a profile for a terminal: first the answer, then the largest messages, then what to change."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Put what the processes of a program did on lanes: tasks, calls of Ray, waits, and the messages between them."""
 
 from collections import Counter, defaultdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say in a few words what a step waits for, if it is not data."""
 
 from raymeter.advice import Profile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the names, places and numbers of a profile as its readers know them."""
 
 import os

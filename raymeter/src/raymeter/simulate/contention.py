@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shorten the results that are still stored, where more were stored at the same time than there are cores.
 
 Storing a result copies it, which takes a core. While n results are stored on c cores, each gets on with c / n of its

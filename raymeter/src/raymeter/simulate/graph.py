@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the graph of a program: points in time, and what had to happen before each of them.
 
 Points are the starts and ends of calls of Ray and of the phases of tasks. An edge says that a point comes at least

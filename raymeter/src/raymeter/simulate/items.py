@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Split the run of a generator at its items: each is ready for its reader when Ray has sent it, not at the end."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `raymeter try` has measured, in the folder of the profile whose predictions it replaces."""
 
 import json

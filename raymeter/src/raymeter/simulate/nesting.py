@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leave out calls of Ray that are made inside of another one."""
 
 from raymeter.profile.events import Call

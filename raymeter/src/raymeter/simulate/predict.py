@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Predict what each change does to the median step, one after the other."""
 
 from collections import defaultdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replay the graph of a program with changed times."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find what a coroutine waited for: the task that began in its event loop when it went on.
 
 A coroutine that awaits a queue or an event of its actor waits for another method. Ray records no such dependency, so it

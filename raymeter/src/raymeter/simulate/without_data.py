@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute the share of a step that would not be there if moving large messages took no time."""
 
 from collections import defaultdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the work of a process that runs at a time, or after it."""
 
 from bisect import bisect_left
