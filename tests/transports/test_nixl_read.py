@@ -12,6 +12,7 @@ from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
+from dataflow.trace import spans
 from dataflow.transports import graph
 from dataflow.transports.nixl_read import NixlReadActor, NixlReadEndpoint
 
@@ -40,6 +41,7 @@ UPDATES = Flow(
      Task("rollout-1", ("trainer",), ACKNOWLEDGEMENT), Task("rollout-2", ("trainer",), ACKNOWLEDGEMENT)),
     ("rollout-1", "rollout-2"),
 )  # fmt: skip
+MODULE = "dataflow.transports.nixl_memory"
 PEERS = pytest.mark.study("external_systems")
 MODES = [  # message, flags, iterations between verifications
     ("fields", {}, 1),
@@ -122,6 +124,26 @@ def test_parameters_are_read_from_where_their_sender_keeps_them():
         for endpoint in endpoints.all:
             endpoint.end_group(number)
         assert endpoints.verify(number) == {}
+
+
+def test_a_trace_shows_each_read_and_each_wait_of_a_sender(monkeypatch):
+    """The wrapped functions are restored, because other tests of this process use them."""
+    own = {}
+    for stage, described in spans.STAGES.items():
+        names = [name for name in described.get("functions", ()) if name.startswith(MODULE)]
+        own[stage] = described | {"functions": names}
+        for name in names:
+            owner, attribute = spans.find_owner(name)
+            monkeypatch.setattr(owner, attribute, getattr(owner, attribute))
+    monkeypatch.setattr(spans, "STAGES", own)
+    monkeypatch.setattr(spans, "wrapped_functions", [])
+    endpoints = LocalReadEndpoints(trace=True)
+    recorded = []
+    monkeypatch.setattr(spans, "recorded", recorded)
+    endpoints.run(1)
+    stages = [stage for _, stage, *_ in recorded]
+    assert stages.count("copy") == len(DEMO.edges)
+    assert stages.count("wait") == len({edge.source for edge in DEMO.edges})
 
 
 @pytest.mark.parametrize(("handle", "error"), [

@@ -4,13 +4,15 @@ import http.client
 import socket
 import threading
 import time
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
-from conftest import reject_options
+from conftest import KILOBYTES, reject_options
 from in_process import LocalEndpoints, on_edge
 
 from dataflow.errors import RunFailed
@@ -57,6 +59,22 @@ def test_fields_arrive_over_other_systems(measure, names):
     pytest.importorskip(module, reason=f"{module}: it is not installed: make peers")
     (run,) = measure(configuration, *flags, "--iterations", "4", "--warmup", "1").runs
     assert run.readers_own_a_copy
+
+
+@pytest.mark.optional
+@pytest.mark.parametrize("transport", ["nixl-read", "nixl-write"])
+def test_a_trace_shows_who_copies_by_nixl(measure, transport):
+    """A reader reads each of its messages, or a sender writes to each of its readers."""
+    pytest.importorskip("nixl", reason="nixl: it is not installed: make peers")
+    record = measure(
+        f"peers {transport}", *KILOBYTES, "--iterations", "4", "--warmup", "1", "--trace"
+    )
+    (run,) = record.runs
+    copies = Counter((span[0], span[3]) for span in run.spans if span[2] == "copy")
+    side = "reader" if transport == "nixl-read" else "source"
+    of_flow = Counter(getattr(edge, side) for edge in record.workload.edges)
+    places = product(of_flow, range(4))  # worker and iteration
+    assert copies == {place: of_flow[place[0]] for place in places}
 
 
 @pytest.mark.optional
