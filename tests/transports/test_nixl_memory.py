@@ -6,6 +6,7 @@ import time
 
 import pytest
 import torch
+from conftest import require_nixl
 
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
@@ -20,7 +21,7 @@ from dataflow.transports.nixl_memory import (
     split_regions,
 )
 
-nixl = pytest.importorskip("nixl")
+require_nixl()
 
 BYTES = 2**16 + 13
 EDGES = tuple(Edge("policy", reader, flat_message(BYTES)) for reader in ("reference", "reward"))

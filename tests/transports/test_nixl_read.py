@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import reject_options
+from conftest import reject_options, require_nixl
 from in_process import COLOCATED, DEMO, FIELDS, RICH, LocalEndpoints, on_edge
 
 from dataflow.catalogue.catalogue import TRANSPORTS
@@ -16,7 +16,7 @@ from dataflow.trace import spans
 from dataflow.transports import graph
 from dataflow.transports.nixl_read import NixlReadActor, NixlReadEndpoint
 
-pytest.importorskip("nixl")
+require_nixl()
 
 K = 3  # iterations in flight
 TENSORS = Message(tuple(field for field in FIELDS.fields if not field.is_python))

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
-from conftest import KILOBYTES, reject_options
+from conftest import KILOBYTES, reject_options, require_nixl
 from in_process import LocalEndpoints, on_edge
 
 from dataflow.errors import RunFailed
@@ -56,6 +56,8 @@ PEERS = [
 @pytest.mark.parametrize("names", PEERS, ids=lambda names: names[0])
 def test_fields_arrive_over_other_systems(measure, names):
     configuration, module, *flags = names
+    if module == "nixl":  # which make peers does not install
+        require_nixl()
     pytest.importorskip(module, reason=f"{module}: it is not installed: make peers")
     (run,) = measure(configuration, *flags, "--iterations", "4", "--warmup", "1").runs
     assert run.readers_own_a_copy
@@ -65,7 +67,7 @@ def test_fields_arrive_over_other_systems(measure, names):
 @pytest.mark.parametrize("transport", ["nixl-read", "nixl-write"])
 def test_a_trace_shows_who_copies_by_nixl(measure, transport):
     """A reader reads each of its messages, or a sender writes to each of its readers."""
-    pytest.importorskip("nixl", reason="nixl: it is not installed: make peers")
+    require_nixl()
     record = measure(
         f"peers {transport}", *KILOBYTES, "--iterations", "4", "--warmup", "1", "--trace"
     )
