@@ -189,7 +189,9 @@ def test_each_input_is_read_by_a_call_of_its_own(monkeypatch):
         "graph nixl-read sends only memory that it has registered before: leave it out",
         marks=pytest.mark.study("weights")),
     ("graph", ["--transport", "nixl-read", "--address", "127.0.0.1:6379"], "runs on one machine"),
-    ("graph", ["--transport", "shm", "--keep"], "--keep: it makes no difference with graph shm: leave it out"),
+    ("graph", ["--transport", "shm", "--keep"], "--keep: readers of graph shm have no choice of what they may keep"),
+    pytest.param("peers", ["--transport", "nixl-read", "--keep"],  # its next message overwrites the last one
+                 "--keep: readers of peers nixl-read have no choice of what they may keep", marks=PEERS),
     pytest.param("peers", ["--transport", "nixl-read", "--flow", "grpo"],
                  "carries tensors only: give --message packed", marks=PEERS),
     pytest.param("peers", ["--transport", "nixl-write", "--flow", "ppo", "--as-sent"],
@@ -197,3 +199,21 @@ def test_each_input_is_read_by_a_call_of_its_own(monkeypatch):
 ])  # fmt: skip
 def test_what_it_cannot_carry_is_rejected_in_one_line(no_gpu, runtime, flags, reason):
     assert reason in reject_options(runtime, *flags)
+
+
+@pytest.mark.parametrize("runtime", ["graph", pytest.param("peers", marks=PEERS)])
+@pytest.mark.parametrize(("flag", "reason"), [
+    (["--zero-copy"], "cannot be measured with it"),
+    (["--copy-in"], "does not send what its producers write into shared memory"),
+    (["--copy-out"], "own a copy already"),
+    (["--reuse-buffers"], "do not fetch references"),
+    (["--one-by-one"], "do not fetch references"),
+    (["--registration", "pool"], "has no choice of when memory is registered"),
+    (["--device", "cuda"], "no GPU found"),
+    (["--placement", "spread"], "a private cluster has one node"),
+])  # fmt: skip
+def test_flags_of_other_transports_are_rejected_with_a_reason_that_is_true(
+    no_gpu, runtime, flag, reason
+):
+    """It registers memory and its readers read, so these are no reasons."""
+    assert reason in reject_options(runtime, "--transport", "nixl-read", *flag)
