@@ -8,7 +8,8 @@ A study meets the laboratory in three places:
     the record         <-- collect: what the driver makes of what all parts have measured            (measure/)
 
 The `__init__.py` of the folder has STUDY. Beside it, transports.toml has transports of its own, suites.toml its suites,
-and sections.py its tables and charts (SECTIONS). If the folder is deleted, everything else works.
+stages.toml the functions that --trace times, and sections.py its tables and charts (SECTIONS). If the folder is
+deleted, everything else works.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ class Rollout(actors.Rollout):
     def begin(self):
         agent = Agent(EDGE.source)
         self.sender = Sender(agent, EDGE.source, [[self.tokens]], [EDGE], timeout=60)
-        return agent.metadata()
+        return agent.metadata(), self.sender.handle()
 
     def write(self, number):
         self.sender.acquire(number)  # waits until the last message has been read
@@ -32,10 +32,12 @@ class Rollout(actors.Rollout):
 
 
 class Trainer(actors.Trainer):
-    def begin(self, metadata):
+    def begin(self, metadata_and_handle):
+        metadata, handle = metadata_and_handle
         agent = Agent(EDGE.reader)
         agent.add(metadata)
         self.reader = Reader(agent, EDGE, EDGE.source, KeptTargets(agent, EDGE.message), timeout=60)
+        self.reader.try_to_read(handle)  # if this machine does not allow it, the error says so here
 
     def read(self, handle):
         return self.train(self.reader.read(handle))  # of a tensor that it may keep

@@ -14,7 +14,7 @@ pytest_plugins = [
 pytest.register_assert_rewrite("project_files", *pytest_plugins)
 
 from leftovers import LEAVE_SECONDS, descendants
-from marks_and_order import MISSING_STUDIES
+from marks_and_order import MISSING_STUDIES, require_nixl
 from plan_fixtures import KILOBYTES, parse_options, reject_options
 from project_files import ROOT, copy_project
 from script_runs import RUN_SECONDS, run_words
@@ -28,6 +28,7 @@ __all__ = [
     "descendants",
     "parse_options",
     "reject_options",
+    "require_nixl",
     "run_words",
 ]
 collect_ignore = [f"studies/{name}" for name in MISSING_STUDIES]

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin of pytest: mark tests, skip those that cannot or need not run, and put long ones first."""
 
+from importlib import import_module
+from importlib.util import find_spec
+
 import pytest
 from project_files import ROOT
 
@@ -16,6 +19,14 @@ STUDIES = {
     "zero",
 }
 MISSING_STUDIES = STUDIES - studies().keys()
+NO_NIXL = "NIXL is not installed: make says why when it makes .venv"
+
+
+def require_nixl():
+    """Skip a test or a module if NIXL is not installed. If it is, and cannot be imported, the test fails."""
+    if not find_spec("nixl"):
+        pytest.skip(NO_NIXL, allow_module_level=True)
+    import_module("nixl._api")
 
 
 def pytest_addoption(parser):

@@ -92,8 +92,8 @@ class Transport:
     carries_contiguous_only: bool = False
     # A reader's memory is used for its messages in turn, but with --keep only when it has freed what was there.
     can_keep: bool = False
-    # Producers make their messages in memory that the transport has registered, and not in their own.
-    gives_memory: bool = False
+    # It sends only memory that was registered before the clock starts, so producers make their messages there.
+    sends_registered_only: bool = False
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
 
     @property
@@ -161,11 +161,11 @@ def readers_get_views(transport: Transport, flags: Mapping[str, Any]) -> bool:
 
 
 def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> bool:
-    """Return whether messages lie in memory of the transport before the clock starts.
+    """Return whether messages lie where the transport sends them from before the clock starts.
 
     Then no time has the copy of a producer whose tensors lie in memory of its own.
     """
-    in_place = transport.requirements.shared_memory or transport.gives_memory
+    in_place = transport.requirements.shared_memory or transport.sends_registered_only
     return in_place and not flags.get("copy_in")
 
 

@@ -50,13 +50,13 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
 def find_fetch_errors(transport: Transport, options: Options) -> Iterator[str]:
     """Yield the errors of flags for the memory in which readers receive, which not all transports choose."""
     label = transport.label
-    advice = f"readers of {label} do not fetch their messages: leave it out"
+    advice = f"readers of {label} do not fetch references: leave it out"
     if options.reuse_buffers and not transport.can_receive_in_place:
         yield f"--reuse-buffers: {advice}"
     if options.one_by_one and not transport.can_receive_in_place:
         yield f"--one-by-one: {advice}"
     if options.keep and not transport.can_keep:
-        yield f"--keep: it makes no difference with {label}: leave it out"
+        yield f"--keep: readers of {label} have no choice of what they may keep: leave it out"
 
 
 def find_contiguous_errors(label: str, options: Options, flow: Flow) -> Iterator[str]:
@@ -94,7 +94,7 @@ def find_transport_errors(transport: Transport, options: Options, flow: Flow) ->
         yield from find_contiguous_errors(label, options, flow)
     is_registered = options.registration != "once"
     if is_registered and not transport.registers_memory:
-        yield f"--registration: {label} registers no memory: leave it out"
+        yield f"--registration: {label} has no choice of when memory is registered: leave it out"
     has_private_store = runtime.uses_ray and not options.address
     if options.preallocate_store and not has_private_store:
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"

@@ -174,7 +174,8 @@ SETUP_COLUMNS = (
 )
 BESIDE = replace(
     CONFIGURATIONS, name="beside", chart=lambda group: None,
-    is_kept=lambda result: result.transport.runtime.name == "rdt" or is_baseline(result),
+    is_kept=lambda result: result.transport.runtime.name == "rdt" or result.transport.sends_registered_only
+    or is_baseline(result),
 )  # fmt: skip
 RDT = replace(
     BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, sentence=lambda group: "",

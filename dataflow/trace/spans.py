@@ -11,7 +11,6 @@ import resource
 import sys
 import threading
 import time
-import tomllib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
@@ -20,12 +19,24 @@ from pkgutil import resolve_name
 from typing import Any
 
 from common.record import replace
+from dataflow.catalogue.catalogue import read_files
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import RecordedEdge, Run, Span
 
-STAGES: dict[str, dict[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("stages.toml").read_text(encoding="utf-8")
-)
+
+def read_stages() -> dict[str, dict[str, Any]]:
+    """Return the stages of stages.toml in their order, with the functions that studies add to them."""
+    path = Path(__file__).with_name("stages.toml")
+    stages, *of_studies = read_files(path)
+    for study in of_studies:
+        for name, added in study.items():
+            stage = stages[name]
+            stage.setdefault("functions", [])
+            stage["functions"] += added["functions"]
+    return stages
+
+
+STAGES = read_stages()
 
 # Thread, stage, start and end in seconds, page faults outside inner spans.
 Recorded = tuple[int, str, float, float, int]

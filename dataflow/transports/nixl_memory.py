@@ -33,7 +33,10 @@ from dataflow.flows.flow import Edge
 from dataflow.flows.message import Message
 
 PAUSE_SECONDS = 0.0001  # between two looks for the end of a read, or for a notification
+# A first read that needs the sender's help never ends. So its reader waits for this time, and as much longer as a copy
+# of the message takes at this rate. Both are choices.
 FIRST_READ_SECONDS = 10.0
+SLOWEST_BYTES_PER_SECOND = 50e6
 ADVICE = (
     "all processes must be of one user on one machine, share process ids and shared memory, and be allowed to call "
     "process_vm_readv (docs/rdt.md)"
@@ -239,6 +242,12 @@ class KeptTargets(Iterator[Target]):
         return Target(target.memory, target.descriptors, payload)
 
 
+def first_read_seconds(message: Message, timeout: float) -> float:
+    """Return how long the first read of a message may take (s): it grows with its bytes, up to the timeout (s)."""
+    copy_seconds = message.packed_bytes / SLOWEST_BYTES_PER_SECOND
+    return min(FIRST_READ_SECONDS + copy_seconds, timeout)
+
+
 class Reader:
     """One reader of one sender's messages."""
 
@@ -255,7 +264,7 @@ class Reader:
     def try_to_read(self, handle: Handle) -> None:
         """Read a slot before the first message; raise RunFailed if NIXL cannot do it without the sender's help."""
         try:
-            self._read(handle, min(FIRST_READ_SECONDS, self.timeout))
+            self._read(handle, first_read_seconds(self.edge.message, self.timeout))
         except RunFailed as error:
             raise RunFailed(f"{error}: {ADVICE}") from None
 

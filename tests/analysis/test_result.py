@@ -14,6 +14,8 @@ from dataflow.records.schema import NodeCosts, ProcessCost, RecordedEdge, Run, r
 from dataflow.report.provenance import provenance
 from dataflow.report.sections import Group
 
+PEERS = pytest.mark.study("external_systems")
+
 
 def make_result(*runs, transport="refs", **changes):
     return Result([make_record(transport, *runs, **changes)])
@@ -197,6 +199,11 @@ def test_numbers_per_iteration():
     ("torch mapped", {"flags": {"copy_in": True, "copy_out": True}}, False),
     ("graph zero-copy", {}, False), ("store refs", {"flags": {"zero_copy": True}}, False),
     ("graph nixl-read", {"flags": {"keep": True}}, True), ("graph nixl-read", {"message": "packed"}, False),
+    # It can also send what it has not registered before, and then does it inside of the clock.
+    ("rdt nixl", {}, False),
+    pytest.param("peers nixl-read", {}, True, marks=PEERS), pytest.param("peers nixl-write", {}, True, marks=PEERS),
+    pytest.param("peers nixl-read-thread", {}, True, marks=PEERS),
+    pytest.param("peers zmq-ipc", {}, False, marks=PEERS),
 ])  # fmt: skip
 def test_a_producer_writes_in_place_only_into_memory_of_the_transport_and_without_a_copy_in_the_clock(
     name, changes, expected

@@ -4,7 +4,7 @@
 import re
 
 import pytest
-from conftest import KILOBYTES
+from conftest import KILOBYTES, require_nixl
 
 from dataflow.catalogue.catalogue import TRANSPORTS, readers_get_views
 
@@ -165,7 +165,7 @@ def mark_similar(transport):
 @pytest.mark.parametrize("transport", [mark_similar(transport) for transport in ON_CPU])
 def test_fields_arrive_with_the_most_iterations_in_flight(run_script, join_cluster, transport):
     if "nixl" in transport.requirements.modules:
-        pytest.importorskip("nixl")
+        require_nixl()
     flow = ONE_TASK if transport.label in ONE_ACTOR else GRPO
     if transport.gives_views and transport.stores == "messages":  # small ones are not mapped
         flow = LARGE

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, RUN_SECONDS
+from conftest import ROOT, RUN_SECONDS, require_nixl
 
 from dataflow.workers.variables import RETAIN_MEMORY
 from examples import retained_memory
@@ -51,9 +51,12 @@ def find_dead_semaphores():
 
 @pytest.mark.slow
 @pytest.mark.runs
-def test_the_compiled_graph_ends_without_a_traceback_and_without_semaphores():
+@pytest.mark.parametrize("example", ["compiled_graph", "nixl_read"])
+def test_a_compiled_graph_ends_without_a_traceback_and_without_semaphores(example):
+    if example == "nixl_read":
+        require_nixl()
     before = find_dead_semaphores()
-    done = run_with_a_cluster_of_its_own("-m", "examples.compiled_graph")
+    done = run_with_a_cluster_of_its_own("-m", f"examples.{example}")
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"before: [0-9.]+ ms, after: [0-9.]+ ms\n", done.stdout)
     for text in ("Traceback", "ERROR"):

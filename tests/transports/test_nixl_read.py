@@ -6,17 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import reject_options
+from conftest import reject_options, require_nixl
 from in_process import COLOCATED, DEMO, FIELDS, RICH, LocalEndpoints, on_edge
 
 from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
+from dataflow.trace import spans
 from dataflow.transports import graph
 from dataflow.transports.nixl_read import NixlReadActor, NixlReadEndpoint
 
-pytest.importorskip("nixl")
+require_nixl()
 
 K = 3  # iterations in flight
 TENSORS = Message(tuple(field for field in FIELDS.fields if not field.is_python))
@@ -41,6 +42,7 @@ UPDATES = Flow(
      Task("rollout-1", ("trainer",), ACKNOWLEDGEMENT), Task("rollout-2", ("trainer",), ACKNOWLEDGEMENT)),
     ("rollout-1", "rollout-2"),
 )  # fmt: skip
+MODULE = "dataflow.transports.nixl_memory"
 PEERS = pytest.mark.study("external_systems")
 MODES = [  # message, flags, iterations between verifications
     ("fields", {}, 1),
@@ -125,6 +127,26 @@ def test_parameters_are_read_from_where_their_sender_keeps_them():
         assert endpoints.verify(number) == {}
 
 
+def test_a_trace_shows_each_read_and_each_wait_of_a_sender(monkeypatch):
+    """The wrapped functions are restored, because other tests of this process use them."""
+    own = {}
+    for stage, described in spans.STAGES.items():
+        names = [name for name in described.get("functions", ()) if name.startswith(MODULE)]
+        own[stage] = described | {"functions": names}
+        for name in names:
+            owner, attribute = spans.find_owner(name)
+            monkeypatch.setattr(owner, attribute, getattr(owner, attribute))
+    monkeypatch.setattr(spans, "STAGES", own)
+    monkeypatch.setattr(spans, "wrapped_functions", [])
+    endpoints = LocalReadEndpoints(trace=True)
+    recorded = []
+    monkeypatch.setattr(spans, "recorded", recorded)
+    endpoints.run(1)
+    stages = [stage for _, stage, *_ in recorded]
+    assert stages.count("copy") == len(DEMO.edges)
+    assert stages.count("wait") == len({edge.source for edge in DEMO.edges})
+
+
 @pytest.mark.parametrize(("handle", "error"), [
     (["nobody", 1, []], "policy received a handle of nobody"),
     (["reference", 1, []], "policy received a handle of reference"),
@@ -168,7 +190,9 @@ def test_each_input_is_read_by_a_call_of_its_own(monkeypatch):
         "graph nixl-read sends only memory that it has registered before: leave it out",
         marks=pytest.mark.study("weights")),
     ("graph", ["--transport", "nixl-read", "--address", "127.0.0.1:6379"], "runs on one machine"),
-    ("graph", ["--transport", "shm", "--keep"], "--keep: it makes no difference with graph shm: leave it out"),
+    ("graph", ["--transport", "shm", "--keep"], "--keep: readers of graph shm have no choice of what they may keep"),
+    pytest.param("peers", ["--transport", "nixl-read", "--keep"],  # its next message overwrites the last one
+                 "--keep: readers of peers nixl-read have no choice of what they may keep", marks=PEERS),
     pytest.param("peers", ["--transport", "nixl-read", "--flow", "grpo"],
                  "carries tensors only: give --message packed", marks=PEERS),
     pytest.param("peers", ["--transport", "nixl-write", "--flow", "ppo", "--as-sent"],
@@ -176,3 +200,21 @@ def test_each_input_is_read_by_a_call_of_its_own(monkeypatch):
 ])  # fmt: skip
 def test_what_it_cannot_carry_is_rejected_in_one_line(no_gpu, runtime, flags, reason):
     assert reason in reject_options(runtime, *flags)
+
+
+@pytest.mark.parametrize("runtime", ["graph", pytest.param("peers", marks=PEERS)])
+@pytest.mark.parametrize(("flag", "reason"), [
+    (["--zero-copy"], "cannot be measured with it"),
+    (["--copy-in"], "does not send what its producers write into shared memory"),
+    (["--copy-out"], "own a copy already"),
+    (["--reuse-buffers"], "do not fetch references"),
+    (["--one-by-one"], "do not fetch references"),
+    (["--registration", "pool"], "has no choice of when memory is registered"),
+    (["--device", "cuda"], "no GPU found"),
+    (["--placement", "spread"], "a private cluster has one node"),
+])  # fmt: skip
+def test_flags_of_other_transports_are_rejected_with_a_reason_that_is_true(
+    no_gpu, runtime, flag, reason
+):
+    """It registers memory and its readers read, so these are no reasons."""
+    assert reason in reject_options(runtime, "--transport", "nixl-read", *flag)

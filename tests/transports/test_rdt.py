@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, require_nixl
 
 PROGRAM = """
 import ray
@@ -28,7 +28,7 @@ print(ray.get(reader.pull.remote(ray.get(fourth))))
 @pytest.mark.slow
 @pytest.mark.runs
 def test_a_producer_must_wait_before_it_writes_again(tmp_path):
-    pytest.importorskip("nixl")
+    require_nixl()
     command, environment = [sys.executable, "-c", PROGRAM], os.environ | {"UCX_NET_DEVICES": "lo"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
@@ -73,7 +73,7 @@ print(ray.get(reader.pull.remote(references[3])))
 @pytest.mark.long
 @pytest.mark.runs
 def test_a_wrong_target_and_a_dead_producer_are_errors():
-    pytest.importorskip("nixl")
+    require_nixl()
     command, environment = [sys.executable, "-c", FAULTS], os.environ | {"UCX_NET_DEVICES": "lo"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False

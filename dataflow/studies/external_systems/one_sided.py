@@ -116,16 +116,20 @@ class NixlPeer(Peer):
 
     def read(self, edge):
         """Wait for the next message of an edge; without writes, get it from its sender's memory."""
-        while not self.arrived[edge]:
-            self.take_notifications()
-            if not self.arrived[edge]:
-                time.sleep(CHECK_SECONDS)
-        text = self.arrived[edge].popleft()
+        text = self.wait_for_message(edge)
         payload, descriptors = next(self.buffers[edge])
         if not self.is_write:
             source = self.agent.deserialize_descs(text)
             self.transfer(edge, descriptors, source, self.flow.actor(edge.source))
         return payload
+
+    def wait_for_message(self, edge):
+        """Wait for the notification of an edge's next message, and return its text."""
+        while not self.arrived[edge]:
+            self.take_notifications()
+            if not self.arrived[edge]:
+                time.sleep(CHECK_SECONDS)
+        return self.arrived[edge].popleft()
 
     def take_notifications(self):
         """Add the text of each new notification to those of its edge."""

@@ -5,19 +5,23 @@ import http.client
 import socket
 import threading
 import time
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
-from conftest import reject_options
+from conftest import KILOBYTES, reject_options, require_nixl
 from in_process import LocalEndpoints, on_edge
 
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER
 from dataflow.studies.external_systems.agentic import ENCODINGS, FilePeer, HttpPeer
+from dataflow.studies.external_systems.one_sided import NixlPeer
+from dataflow.trace import spans
 
 PPO = ("--flow", "ppo", "--batch-size", "2")
 PEERS = [
@@ -55,9 +59,88 @@ PEERS = [
 @pytest.mark.parametrize("names", PEERS, ids=lambda names: names[0])
 def test_fields_arrive_over_other_systems(measure, names):
     configuration, module, *flags = names
+    if module == "nixl":  # which make peers does not install
+        require_nixl()
     pytest.importorskip(module, reason=f"{module}: it is not installed: make peers")
     (run,) = measure(configuration, *flags, "--iterations", "4", "--warmup", "1").runs
     assert run.readers_own_a_copy
+
+
+@pytest.mark.optional
+@pytest.mark.parametrize("transport", ["nixl-read", "nixl-write"])
+def test_a_trace_shows_who_copies_by_nixl(measure, transport):
+    """A reader reads each of its messages, or a sender writes to each of its readers."""
+    require_nixl()
+    record = measure(
+        f"peers {transport}", *KILOBYTES, "--iterations", "4", "--warmup", "1", "--trace"
+    )
+    (run,) = record.runs
+    copies = Counter((span[0], span[3]) for span in run.spans if span[2] == "copy")
+    side = "reader" if transport == "nixl-read" else "source"
+    of_flow = Counter(getattr(edge, side) for edge in record.workload.edges)
+    places = product(of_flow, range(4))  # worker and iteration
+    assert copies == {place: of_flow[place[0]] for place in places}
+
+
+def make_nixl_peers(transport, folder, message):
+    """Return the peers of the driver and of an actor; each waits for the addresses of the other one."""
+    flow = build_flow("chain", {"message_bytes": 13, "actors": 1})
+    options = SimpleNamespace(in_flight=1)
+    plan = SimpleNamespace(
+        transport=SimpleNamespace(name=transport), options=options, run_folder=folder
+    )
+    peers = {}
+
+    def make(name):
+        endpoint = SimpleNamespace(
+            name=name,
+            plan=plan,
+            sent_flow=flow,
+            device=torch.device("cpu"),
+            outboxes={name: SimpleNamespace(buffers=[], pool=[message])},
+        )
+        peers[name] = NixlPeer(endpoint)
+
+    threads = [threading.Thread(target=make, args=(name,)) for name in (DRIVER, "actor-1")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return peers[DRIVER], peers["actor-1"]
+
+
+@pytest.mark.parametrize("transport", ["nixl-read", "nixl-write"])
+def test_a_trace_has_the_copy_and_the_wait_of_a_message_over_nixl(monkeypatch, tmp_path, transport):
+    """Traced functions are restored, because other tests of this process use them."""
+    require_nixl()
+    own = {}
+    for stage, described in spans.STAGES.items():
+        names = [name for name in described.get("functions", ()) if NixlPeer.__module__ in name]
+        own[stage] = {"functions": names}
+        for name in names:
+            owner, attribute = spans.find_owner(name)
+            monkeypatch.setattr(owner, attribute, getattr(owner, attribute))
+    monkeypatch.setattr(spans, "STAGES", own)
+    monkeypatch.setattr(spans, "wrapped_functions", [])
+    monkeypatch.setattr(spans, "recorded", [])
+    spans.install(SimpleNamespace(parts=[], outboxes={}, device=torch.device("cpu")))
+    message = torch.arange(13, dtype=torch.uint8)
+    driver, actor = make_nixl_peers(transport, tmp_path, message)
+    received = []
+
+    def send_and_receive():
+        driver.send(DRIVER, message)
+        received.extend(driver.receive_all(DRIVER))
+
+    thread = threading.Thread(target=send_and_receive, daemon=True)
+    thread.start()
+    (arrived,) = actor.receive_all("actor-1")
+    actor.send("actor-1", message)
+    while thread.is_alive():
+        actor.take_notifications()  # NIXL sends only while it is called
+    assert all(torch.equal(tensor, message) for tensor in (arrived, *received))
+    stages = Counter(stage for _, stage, *_ in spans.recorded)
+    assert stages == {"write": 2, "wait": 2, "copy": 2}
 
 
 @pytest.mark.optional
