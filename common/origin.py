@@ -14,9 +14,12 @@ SECONDS = 10  # for git
 def describe_origin() -> dict[str, Any]:
     """Return the day (UTC), the commit, the cores, the model of the CPU, and the boot; None for an unknown value.
 
-    The names are those of the environments in records of the suite. Times of two boots are not comparable.
+    The names are those of the environments in records of the suite. Times of two boots are not comparable. Changed files
+    of results/ do not count as changes: what is measured is written there.
     """
-    changes = ask_git("status", "--porcelain", "--untracked-files=no")
+    changes = ask_git(
+        "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results"
+    )
     return {
         "day": f"{datetime.now(UTC):%Y-%m-%d}",
         "git_commit": ask_git("rev-parse", "HEAD"),

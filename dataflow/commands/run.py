@@ -332,9 +332,11 @@ def show_record(item: Item, has_all_columns: bool) -> None:
     """Print the tables of a single configuration."""
     from dataflow.analysis.result import Result
     from dataflow.report.render import MAX_COLUMNS, MORE_COLUMNS, print_end, print_sections
-    from dataflow.report.sections import sections
 
     if item.record.runs[-1].spans:
+        # It imports matplotlib, which warns a user without a home.
+        from dataflow.report.sections import sections
+
         try:
             print_sections(sections([Result((item.record,))]))
         except RecordError as error:
