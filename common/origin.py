@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 10  # for git
+# What is measured is written into results/, so its changes do not count.
+CHANGES = ("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results")
 
 
 def describe_origin() -> dict[str, Any]:
     """Return the day (UTC), the commit, the cores, the model of the CPU, and the boot; None for an unknown value.
 
-    The names are those of the environments in records of the suite. Times of two boots are not comparable. Changed files
-    of results/ do not count as changes: what is measured is written there.
+    The names are those of the environments in records of the suite. Times of two boots are not comparable.
     """
-    changes = ask_git(
-        "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results"
-    )
+    changes = ask_git(*CHANGES)
     return {
         "day": f"{datetime.now(UTC):%Y-%m-%d}",
         "git_commit": ask_git("rev-parse", "HEAD"),
