@@ -13,7 +13,7 @@
 # make unit                 only the tests that start no workers
 # make lint                 ruff and mypy
 # make peers                install ZeroMQ, Arrow Flight, TransferQueue and tensordict, which some tests and suites need
-# make faults               faults and hostile uses, and what runs say, keep and leave behind
+# make faults               faults and hostile uses, and what runs say, keep and leave behind; ARGS="-k NIXL" renews some rows
 # make publish              regenerate img/ and the tables of README.md and docs/ from the records in results/
 # make profile-examples     profile programs of others with raymeter, and try its advice (an hour; docs/profile.md)
 # make cases                programs with known causes before and after their fix and under raymeter (40 minutes); FLAGS="--only NAMES"
@@ -97,8 +97,8 @@ lint: .venv/installed-dev
 peers: .venv/installed-peers
 
 faults: .venv/installed-dev
-	rm -f results/evidence/faults.jsonl results/evidence/hostile.jsonl
-	FAULT_RESULTS=results/evidence $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all; \
+	$(if $(ARGS),,rm -f results/evidence/faults.jsonl results/evidence/hostile.jsonl)
+	FAULT_RESULTS=results/evidence $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all $(ARGS); \
 		code=$$?; PYTHONPATH=. $(PY) tests/runs/faults.py; exit $$code
 
 publish: .venv/installed

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from threading import Timer
 from typing import Any
 
@@ -21,9 +21,9 @@ from common import SuiteError
 from common.gpus import count_gpus
 from common.ray_settings import SENT_VARIABLES
 from common.sizes import EDGES, MIN_STORE_BYTES, MODELS, STORED_ITERATIONS
+from common.temporary import find_temporary_folder
 
 PR_SET_CHILD_SUBREAPER = 36
-MAX_FOLDER_LENGTH = 21  # of temporary folders, below which Ray's paths of sockets are short enough
 END_SECONDS = 10
 START_SECONDS = 120  # for all models: Ray waits without an end for GPUs that are not free
 
@@ -33,7 +33,7 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
     """Connect this process to Ray. An error of Ray becomes SuiteError, with one line that names the actor."""
     # Orphans become children of this process, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    parent = "/tmp" if len(gettempdir()) > MAX_FOLDER_LENGTH else None
+    parent = find_temporary_folder()
     folder = TemporaryDirectory(prefix="ray-", dir=parent, ignore_cleanup_errors=True)
     try:
         connect(flags, folder.name)

@@ -12,6 +12,7 @@ import torch
 
 from dataflow.endpoints.tensors import Payload, list_tensors, map_tensors
 from dataflow.units import parse_seconds
+from dataflow.workers.cleanup import process_status
 
 
 def flip_last_byte(payload: Payload) -> Payload:
@@ -62,8 +63,34 @@ def install(endpoint: Any, fault: str) -> None:
 
     endpoint.receive = faulty_receive
     endpoint.make_payload = faulty_make_payload
+    _break_sending(endpoint, fault_task, first, kind)
+
+
+def _break_sending(endpoint: Any, task: str, number: int, kind: str) -> None:
+    """Make a fault happen between a sender and its reader, if it is of such a kind."""
     if kind in SENT_TIMES:
-        _send_repeatedly(endpoint, first, SENT_TIMES[kind])
+        _send_repeatedly(endpoint, number, SENT_TIMES[kind])
+    if kind == "kill-sender":
+        _kill_sender_before_read(endpoint, task, number)
+
+
+def _kill_sender_before_read(endpoint: Any, task: str, number: int) -> None:
+    """Kill the process that has sent a message, right before NIXL reads it from there."""
+    from nixl._api import nixl_agent
+
+    initialize = nixl_agent.initialize_xfer
+
+    def faulty_initialize(
+        agent: Any, operation: str, own: Any, remote: Any, sender: str, *notification: bytes
+    ) -> Any:
+        if endpoint.inboxes[task].last + 1 == number:
+            pid = endpoint.progress.processes()[sender]
+            os.kill(pid, signal.SIGKILL)
+            while process_status(pid):
+                time.sleep(0.001)
+        return initialize(agent, operation, own, remote, sender, *notification)
+
+    nixl_agent.initialize_xfer = faulty_initialize
 
 
 def _send_repeatedly(endpoint: Any, number: int, times: int) -> None:

@@ -136,3 +136,18 @@ def test_verbs_are_imported_and_configurations_planned_without_heavy_packages():
     verbs = "from dataflow.commands import answer, list, nodes, report, run\n"
     assert imported_modules(verbs).isdisjoint({"ray", "torch", "numpy", "scipy", "matplotlib"})
     assert imported_modules(f"{verbs}list.main([])").isdisjoint({"ray", "torch"})
+
+
+def test_the_end_of_a_run_of_one_configuration_needs_no_matplotlib():
+    """Its import takes time, and prints a warning for a user without a home."""
+    shown = """
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from dataflow.commands import run
+from dataflow.records import files
+path = Path("results/evidence/agreement/suite/graph-shm.json")
+item = SimpleNamespace(record=files.load(path), saved_path=path)
+assert run.show_results(Namespace(columns=None), [item], path) == 0
+"""
+    assert "matplotlib" not in imported_modules(shown)

@@ -312,11 +312,11 @@ def find_new_items(
 
 def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
     """Print the tables, draw the charts, and compare. Return 0, or the exit code of the report."""
-    from dataflow.commands import compare, report
-
     if len(items) == 1:
         show_record(items[0], bool(arguments.columns))
         return 0
+    from dataflow.commands import compare, report  # they import matplotlib
+
     if not any(item.saved_path.is_relative_to(output) for item in items):
         return 1  # the records are elsewhere, which was printed
     if arguments.against:
@@ -333,9 +333,11 @@ def show_record(item: Item, has_all_columns: bool) -> None:
     """Print the tables of a single configuration."""
     from dataflow.analysis.result import Result
     from dataflow.report.render import MAX_COLUMNS, MORE_COLUMNS, print_end, print_sections
-    from dataflow.report.sections import sections
 
     if item.record.runs[-1].spans:
+        # It imports matplotlib, which takes time, and prints a warning for a user without a home.
+        from dataflow.report.sections import sections
+
         try:
             print_sections(sections([Result((item.record,))]))
         except RecordError as error:

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 
 import psutil
 
+from common import SuiteError
 from common.gpus import gpu_of_actor, share_of_gpu
+from common.temporary import find_temporary_folder
 from dataflow.catalogue.catalogue import Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
@@ -219,12 +221,21 @@ class Need:
     advice: str
 
 
-def require_memory(plan: Plan) -> int:
-    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+def require_folders() -> None:
+    """Raise UsageError if a run cannot write temporary files or shared memory."""
+    try:
+        find_temporary_folder()
+    except SuiteError as error:
+        raise UsageError(str(error)) from None
     if not os.access("/dev/shm", os.W_OK):
         raise UsageError(
             "/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there"
         )
+
+
+def require_memory(plan: Plan) -> int:
+    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+    require_folders()
     shared_bytes = psutil.disk_usage("/dev/shm").free
     memory_bytes = psutil.virtual_memory().available
     memory_name = "memory"

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from common.gpus import cuda_version, driver_version
-from common.origin import hash_boot, run_git
+from common.origin import CHANGES, hash_boot, run_git
 from common.record import describe_machine
 
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
@@ -115,7 +115,7 @@ PROBES: dict[str, Callable[[], Any]] = {
     "cuda": cuda_version,
     "nccl": describe_nccl,  # of the driver process; a process that has not imported torch has none
     "git_commit": lambda: run_git("rev-parse", "HEAD"),
-    "git_dirty": lambda: bool(run_git("status", "--porcelain", "--untracked-files=no")),
+    "git_dirty": lambda: bool(run_git(*CHANGES)),
     "variables": read_variables,
 }
 

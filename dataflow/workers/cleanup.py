@@ -28,6 +28,7 @@ from typing import Literal
 
 import psutil
 
+from common.temporary import find_temporary_folder
 from dataflow.errors import RunFailed
 from dataflow.workers.ray_internals import CHANNEL_SEMAPHORES
 
@@ -44,9 +45,7 @@ class RunFolder:
     """The folders of a run, `folder` and `shared` (in /dev/shm), and its driver process, which ends with the block."""
 
     def __init__(self) -> None:
-        # Ray puts Unix sockets below this folder, and their paths may have 107 characters at most.
-        parent = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 22 else "/tmp")
-        self.folder = parent / f"{PREFIX}{secrets.token_hex(4)}"
+        self.folder = find_temporary_folder() / f"{PREFIX}{secrets.token_hex(4)}"
         self.shared = SHARED_MEMORY / self.folder.name
         self.pid = 0  # of the driver process
         # A file descriptor that becomes readable when the driver process has ended.

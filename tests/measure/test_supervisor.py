@@ -8,6 +8,7 @@ from conftest import KILOBYTES
 from made_records import make_run
 
 from common import record as records
+from common import temporary
 from common.record_files import ARCHIVE
 from dataflow.commands import run
 from dataflow.errors import RecordError, RunFailed, SuiteError
@@ -35,6 +36,29 @@ def test_what_cannot_be_measured_or_written_leaves_no_file(no_gpu, monkeypatch, 
     for configuration in ("store driver-queue", "torch gloo"):
         expect(configuration, "/dev/shm is missing or cannot be written", tmp_path / "record.json")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def raise_not_found():
+    """Fail as tempfile.gettempdir does if it finds no folder that can be written."""
+    raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/var/tmp']")
+
+
+@pytest.mark.parametrize(
+    ("gettempdir", "unwritable", "reason"),
+    [
+        (raise_not_found, "", "no folder for temporary files can be written, .*: set TMPDIR"),
+        (lambda: "/a-folder-with-a-long-path", "/tmp", "^torch gloo: /tmp cannot be written: set"),
+    ],
+)
+def test_without_a_folder_for_temporary_files_nothing_starts(
+    no_gpu, monkeypatch, tmp_path, gettempdir, unwritable, reason
+):
+    monkeypatch.setattr(supervisor, "measure_run", lambda *_: pytest.fail("a run was measured"))
+    monkeypatch.setattr(temporary.tempfile, "gettempdir", gettempdir)
+    monkeypatch.setattr(temporary.os, "access", lambda path, mode: str(path) != unwritable)
+    with pytest.raises(SuiteError, match=reason):
+        run.main(["torch gloo", *KILOBYTES, "--output", str(tmp_path / "record.json")])
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

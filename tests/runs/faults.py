@@ -4,6 +4,7 @@
 `make faults` stores what comes of them; this program then writes it into the tables of docs/studies/failures.md.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -31,7 +32,7 @@ HANGS = (*MANY, *CHAIN, "--timeout", "3")
 FIELDS = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
 THREE = ("--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3")
 ENOUGH = 6  # iterations before something happens
-CANNOT_PREPARE = 77  # exit code of LITTLE_MEMORY
+CANNOT_PREPARE = 77  # exit code of LITTLE_MEMORY and NO_HOME
 
 
 def shell(script: str) -> dict[str, Any]:
@@ -58,8 +59,10 @@ TWICE = shell(""""$@" --output "$TMPDIR/other" >"$TMPDIR/1" & "$@" >"$TMPDIR/2";
     cat "$TMPDIR/2"; rm "$TMPDIR/other" "$TMPDIR/1" "$TMPDIR/2"; exit $code""")
 LISTEN = "import socket, time; s = socket.create_server(('127.0.0.1', 26399)); time.sleep(300)"
 LISTENER = shell(f'{sys.executable} -c "{LISTEN}" & "$@"; code=$?; kill $!; exit $code')
-NO_HOME = {"prefix": ("setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "--inh-caps",
-                      "+dac_read_search", "--ambient-caps", "+dac_read_search", "env", "-u", "HOME")}  # fmt: skip
+# A user of a container. The run may read everything, because Python can lie below a folder that only root may enter.
+NO_HOME = shell("""! getent passwd 54321 >/dev/null || exit 77; chown -R 54321:54321 "$TMPDIR/.."
+    exec setpriv --reuid 54321 --regid 54321 --clear-groups --inh-caps +dac_read_search \
+        --ambient-caps +dac_read_search env -u HOME "$@" """)
 ASCII = {"variables": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}}
 ISOLATED = {"variables": {"PYTHONOPTIMIZE": "2", "PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}}
 RECORD = str(ROOT / "results" / "evidence" / "agreement" / "suite" / ARCHIVE)
@@ -125,6 +128,16 @@ FAULTS = [
           HANGS, is_quick=True),
     Fault("an actor's process is stopped", "torch mapped", r"iteration 6: .*3 s \(--timeout\).*actor-2.* stopped",
           "actor-2:6:stop", HANGS),
+    Fault("a reader by NIXL is killed", "graph nixl-read", r"iteration 6: .*\bactor-2\b.* died", "actor-2:6:die"),
+    Fault("a reader by NIXL is killed, without Ray", "peers nixl-read", "iteration 6: actor-2 died", "actor-2:6:die"),
+    Fault("a producer is killed before NIXL reads from it", "graph nixl-read", r"iteration 6: .*\bactor-1\b.* died",
+          "actor-2:6:kill-sender"),
+    Fault("a producer is killed before NIXL reads from it, without Ray", "peers nixl-read",
+          "iteration 6: actor-1 died", "actor-2:6:kill-sender", is_quick=True),
+    Fault("one byte in a producer's memory is wrong", "graph nixl-read", "bytes differ from what was sent",
+          "actor-1:6:flip", FEW),
+    Fault("one byte in a producer's memory is wrong, without Ray", "peers nixl-read",
+          "bytes differ from what was sent", "actor-1:6:flip", FEW),
     Fault("an actor cannot start", "store refs", "before the first iteration: .*actor-2.*OSError: injected fault",
           "actor-2:1:start", keeps=0),
     Fault("a tensor has another shape", "store refs", "bytes differ from what was sent", "actor-1:6:shape", FEW),
@@ -194,7 +207,8 @@ HOSTILE = [
         *THREE[-2:], where=LITTLE_MEMORY),
     use("/dev/shm is read-only", "torch memcpy", "memcpy: /dev/shm is missing or cannot be written", *THREE,
         where=READ_ONLY_MEMORY),
-    use("a user without a home", "torch memcpy", "memcpy: --copy-in", *THREE, "--copy-in", where=NO_HOME),
+    use("a user without a home", "torch mapped", "^Execution time: ", *THREE, code=0, where=NO_HOME),
+    use("a user without a home, with Ray", "store refs", "^Execution time: ", *THREE, code=0, where=NO_HOME),
     use("several nodes without root", "nodes", "error: network namespaces need root", "--suite", "cluster",
         where=NO_HOME),
     use("PYTHONOPTIMIZE=2 and PYTHONSAFEPATH=1", "torch gloo", "^Execution time: ", *THREE, code=0, where=ISOLATED),
@@ -207,6 +221,12 @@ HOSTILE = [
         RECORD, "--html", where=FULL_DISK | {"output": "/mnt/x"}),
 ]  # fmt: skip
 
+# Faults of several nodes, which tests/runs/test_cluster.py provokes: their names, and what their messages must say.
+NODE_FAULTS = {
+    "an actor on another node is killed": "reward on node 1 died",
+    "the link between nodes is cut": "reference, reward|on node",
+}
+
 TABLES = ("faults", "hostile")
 COLUMNS = (
     Column("case", lambda row: row["name"], is_text=True),
@@ -215,27 +235,48 @@ COLUMNS = (
     Column("exit code", lambda row: str(row["code"])),
     Column("seconds", lambda row: f"{row['seconds']:.0f}"),
     Column("left behind", lambda row: str(len(row["left"]))),
+    Column("measured", lambda row: describe_age(row.get("origin")), is_text=True),
 )
+
+
+def describe_age(origin: Mapping[str, Any] | None) -> str:
+    """Return the day and the commit of a row; a dash if an older version of this program has made it."""
+    if origin is None or origin["git_commit"] is None:
+        return "-"
+    changed = " with changes" if origin["git_dirty"] else ""
+    return f"{origin['day']}, {origin['git_commit'][:10]}{changed}"
 
 
 def store_result(
     table: str, name: str, command: str, message: str, code: int, seconds: float, left: Iterable
 ) -> None:
-    """Append a row to the file of a table below the folder in FAULT_RESULTS, without the folders of this machine."""
+    """Put a row into the file of a table below the folder in FAULT_RESULTS, without the folders of this machine.
+
+    It replaces the row of an earlier run. Tests that run at the same time wait for each other.
+    """
     if folder := os.environ.get("FAULT_RESULTS"):
         message = re.sub(rf"{ROOT}/|/tmp/[^ ]*/", "", message)
         row = {"name": name, "configuration": command, "message": message, "code": code,
                "seconds": round(seconds, 1), "left": [*map(str, left)], "origin": describe_origin()}  # fmt: skip
-        with open(Path(folder) / f"{table}.jsonl", "a") as file:
-            file.write(json.dumps(row) + "\n")
+        with open(Path(folder) / f"{table}.jsonl", "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            kept = [line for line in file if json.loads(line)["name"] != name]
+            file.truncate(0)
+            file.writelines([*kept, json.dumps(row) + "\n"])
+
+
+def load_rows(table: str) -> list[dict[str, Any]]:
+    """Return the stored rows of a table."""
+    path = ROOT / "results" / "evidence" / f"{table}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def write_tables(folder: Path) -> None:
     """Write a row per line of each file, which is a JSON object, between the marks with the name of the file."""
     built = []
     for name in TABLES:
-        path = ROOT / "results" / "evidence" / f"{name}.jsonl"
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = load_rows(name)
         rows.sort(key=lambda row: row["name"])
         built.append(Section(name, "", table=make_table(rows, COLUMNS)))
     rewrite_pages(folder, built)
