@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests that need NIXL are skipped with a reason if it is not installed, and fail if it is installed and broken."""
 
 import sys

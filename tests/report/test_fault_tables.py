@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the tables of injected faults and hostile uses have the cases of the code, and what they must say."""
 
 import re

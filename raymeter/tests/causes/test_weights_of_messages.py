@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Short and long messages of one line: the written ones stand for the time of all, whichever of them are written."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recording keeps no class of the program alive, whatever it remembers about the class."""
 
 import gc

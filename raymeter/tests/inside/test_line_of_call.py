@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The line that has called Ray is found again where it was found the last time, or else searched for."""
 
 import sys

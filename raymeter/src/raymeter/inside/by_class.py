@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remember something about each class, without keeping the class alive: a program may make one in each step."""
 
 import weakref
