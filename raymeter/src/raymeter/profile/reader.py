@@ -246,7 +246,7 @@ def make_sent(line: dict[str, Any]) -> Sent:
     if line.get("class_code"):
         sent.class_code = events.make(events.ClassCode, line["class_code"])
     measured = sent.alternatives.items()
-    sent.unfit = [name for name, item in measured if not item]
+    sent.unfit = [name for name, item in measured if item == {}]  # null: it was given up
     sent.alternatives = {
         name: events.make(events.Alternative, item) for name, item in measured if item
     }
