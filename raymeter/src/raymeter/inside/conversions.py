@@ -7,7 +7,7 @@ contains itself.
 import functools
 import sys
 
-from . import describe, special_arrays
+from . import describe, reading, special_arrays
 from .limits import Limits
 
 SIMPLE = {str, int, float, bool, type(None)}  # which stay as they are
@@ -72,6 +72,7 @@ def is_plain_object(value):
         and not isinstance(value, type)
         and not callable(value)
         and not describe.is_leaf(value)
+        and reading.is_plain(kind)
         and describe.own_method(kind) is None
     )
 

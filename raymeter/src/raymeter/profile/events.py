@@ -182,6 +182,7 @@ class Alternative:
     convert: float = 0.0
     serialise: float = 0.0
     deserialise: float = 0.0
+    is_read: bool = True  # else reading it would run code of its classes: it takes an unknown time
     bytes: int = 0
     inband_bytes: int = 0
     buffers: int = 0
