@@ -44,6 +44,7 @@ class RecorderCost:
     left_out_events: int = 0  # after the first 200,000 of a process
     left_out_tasks: int = 0  # of which Ray has recorded the times
     has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
+    error: str = ""  # type of the error that has ended recording, while the program went on
     period: int = 1  # of short calls with small messages, one of so many is written
     counted: list["CountedLine"] = field(default_factory=list)
     last_left_out: list["LeftOut"] = field(default_factory=list)
