@@ -62,6 +62,13 @@ def test_a_large_tree_with_links_to_its_root_is_measured_as_it_is():
     assert not measured["columns"]
 
 
+def test_the_way_back_to_the_root_is_seen_at_once():
+    limits = Limits()
+    with pytest.raises(RecursionError):
+        conversions.columns(make_tree(300), limits)
+    assert limits.depth < 10
+
+
 def test_a_tree_of_which_no_sample_can_be_taken_is_not_measured():
     tree = make_tree(200, "x" * 4_000)
     event = describe(tree)

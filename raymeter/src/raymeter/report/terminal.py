@@ -139,7 +139,7 @@ def say_unmeasured(profile: Profile) -> str:
     finding = max(large, key=lambda finding: finding.seconds)
     place = f"line {relative(finding.line)}"
     text = f"The largest cause: {finding.cause}, {place}: {finding.change}"
-    return f"{text} There was no time to measure what this saves."
+    return f"{text} What this saves was not measured."
 
 
 def say_cause(advice: Advice, steps: Steps) -> str:
