@@ -94,9 +94,9 @@ def test_no_conversion_looks_at_each_number_of_rows(monkeypatch):
     looks = []
     original = conversions.replace_parts
 
-    def count(value, replace_part):
+    def count(value, replace_part, limits=None):
         looks.append(type(value))
-        return original(value, replace_part)
+        return original(value, replace_part, limits)
 
     monkeypatch.setattr(conversions, "replace_parts", count)
     value = {"rows": [list(range(100))] * 50, "labels": {"a": 1, "b": 2}}

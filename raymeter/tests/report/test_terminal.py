@@ -219,6 +219,31 @@ def test_a_program_that_was_killed_gets_no_all_clear():
     assert summary.summarise(profile)["is_no_problem"] is False
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_program_whose_recording_ended_by_an_error_gets_no_all_clear(number):
+    profile = make_loop_profile(send=0.002)
+    process = profile.program.recording.processes[number]
+    process.recorder = replace(process.recorder or RecorderCost(), error="TypeError")
+    text = join_words(terminal.render(profile))
+    assert "not your problem" not in text
+    assert "no all-clear: recording ended by an error" in text
+    assert f"Recording ended by an error (TypeError) in {process.process}: what it did" in text
+    made = summary.summarise(profile)
+    assert made["is_no_problem"] is False
+    assert made["errors"] == {process.process: "TypeError"}
+
+
+def test_of_many_processes_with_errors_a_few_are_named():
+    profile = make_loop_profile(send=0.002)
+    recording = profile.program.recording
+    [driver, _] = recording.processes
+    cost = replace(driver.recorder, error="ValueError")
+    for number in range(5):
+        recording.processes.append(replace(driver, process=f"node-{number + 50}", recorder=cost))
+    text = join_words(terminal.render(profile))
+    assert "(ValueError) in node-50, node-51, node-52, 2 more" in text
+
+
 def test_of_a_program_that_was_killed_before_its_first_step_nothing_is_known():
     steps = Steps("the program", [(1.0, 1.6)])
     profile = make_profile(make_loop(send=0.0001), steps)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a profile that are damaged, or that raymeter has not written."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,19 @@ def change_a_type(path: Path) -> None:
     path.write_text(path.read_text() + '{"event":"received","start":"soon"}\n[1]\n')
 
 
+def clear_first_start(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    first = json.loads(lines[0])
+    lines[0] = json.dumps(first | {"start": None})
+    path.write_text("\n".join(lines) + "\n")
+
+
+def clear_last_time(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    last = {"event": "recorder", "time": None}
+    path.write_text("\n".join([*lines, json.dumps(last)]) + "\n")
+
+
 @pytest.mark.parametrize("words", VERBS, ids=lambda words: words[0])
 @pytest.mark.parametrize(
     ("damage", "name", "sentence"),
@@ -53,6 +67,8 @@ def change_a_type(path: Path) -> None:
         (add_folder, "foreign.jsonl", "Is a directory. It is left out"),
         (cut_a_line, "node-Trainer-0.jsonl", "1 of "),
         (change_a_type, "node-Trainer-0.jsonl", "2 of "),
+        (clear_first_start, "node-Trainer-0.jsonl", "raymeter has not written it. It is left out"),
+        (clear_last_time, "node-Trainer-0.jsonl", "1 of "),
     ],
 )
 def test_what_can_be_read_is_shown_without_an_all_clear_and_the_file_is_named(

@@ -115,7 +115,9 @@ def make_finding(
     before = typical_sending(program, group)
     after = before.with_alternative(now, other)
     saved_sending = max(0.0, before.seconds - after.seconds)
-    saved = saved_sending + max(0.0, now.deserialise - other.deserialise)
+    are_read = now.is_read and other.is_read
+    reading_share = saved_share(now.deserialise, other.deserialise) if are_read else 0.0
+    saved = saved_sending + reading_share * now.deserialise
     is_kept = is_same_object(group)
     convert = 0.0 if is_kept else other.convert
     saved -= convert
@@ -127,7 +129,7 @@ def make_finding(
     savings = []
     for message in group.messages:
         savings += save_sending(program, message, sending_share)
-        savings += save_reading(message, saved_share(now.deserialise, other.deserialise))
+        savings += save_reading(message, reading_share)
     change = change_of(program, group, kind)
     if other.share < 1:
         change += f" (Measured with {significant(100 * other.share, 2)} % of the items.)"

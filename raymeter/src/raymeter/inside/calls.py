@@ -6,6 +6,7 @@ one line on standard error.
 """
 
 import atexit
+import contextlib
 import functools
 import os
 import resource
@@ -136,8 +137,12 @@ def note_speed(kind, seconds):
 def stop(error):
     """End recording in this process; the wrapped functions go on without it."""
     global recorder
+    current = recorder
     recorder = False
     parts.clear()  # of the user's values
+    if current:
+        with contextlib.suppress(Exception):  # the program goes on
+            current.stop(error)
     text = f"raymeter: recording ended in process {os.getpid()}: {type(error).__name__}: {error}"
     print(text, file=sys.stderr)
 

@@ -1,43 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a message of another kind with the same content: arrays in the place of lists, tables in the place of rows."""
+"""Make a message of another kind with the same content: arrays in the place of lists, tables in the place of rows.
 
+Each conversion has limits. It raises what they raise: TooSlow, OutOfBudget, or RecursionError for a message that
+contains itself.
+"""
+
+import functools
 import sys
-from itertools import chain
 
-from . import describe, special_arrays
+from . import describe, reading, special_arrays
+from .limits import Limits
 
 SIMPLE = {str, int, float, bool, type(None)}  # which stay as they are
 MIN_ROWS = 256  # of a list or a dict that becomes columns
 MANY_PARTS = 64  # arrays, chunks or columns that become one
 VIEW_FACTOR = 1.2  # of the memory that a view looks at, and its own bytes
 MIN_BYTES_OF_ARRAY = 2**16
+CHUNK = 2**16  # numbers of rows that become an array together
 MOST = 0.9  # of the bytes of an object that its arrays have, so that nothing else in it takes long to pickle
 
 
-def replace_parts(value, replace_part):
+def replace_parts(value, replace_part, limits=None):
     """Return a copy of a message with other parts; the message itself if no part was replaced.
 
     `replace_part(part)` returns another part, or the same one. Dicts, lists, tuples, and objects with attributes are
-    copied. Objects whose class has its own way of pickling, or its own `__new__`, stay as they are. Raise
-    RecursionError for a message that contains itself.
+    copied. Objects whose class has its own way of pickling, or its own `__new__`, stay as they are.
     """
     if type(value) in SIMPLE:
         return value
+    limits = limits or Limits()
+    limits.check()
     other = replace_part(value)
     if other is not value:
         return other
     if has_only_simple(value):
         return value
+    entered = limits.enter([value])
+    changed = replace_inside(value, replace_part, limits)
+    limits.leave(entered)
+    return changed
+
+
+def replace_inside(value, replace_part, limits):
+    """Return a copy of a container or an object with other parts; itself if no part was replaced."""
     if type(value) is dict:
-        changed = {key: replace_parts(item, replace_part) for key, item in value.items()}
+        changed = {key: replace_parts(item, replace_part, limits) for key, item in value.items()}
         is_changed = any(changed[key] is not value[key] for key in value)
         return changed if is_changed else value
     if type(value) in (list, tuple) and not describe.is_numbers(value):
-        items = [replace_parts(item, replace_part) for item in value]
+        items = [replace_parts(item, replace_part, limits) for item in value]
         is_changed = any(new is not old for new, old in zip(items, value, strict=True))
         return type(value)(items) if is_changed else value
     if is_plain_object(value):
-        return replace_attributes(value, replace_part)
+        return replace_attributes(value, replace_part, limits)
     return value
 
 
@@ -58,14 +73,15 @@ def is_plain_object(value):
         and not isinstance(value, type)
         and not callable(value)
         and not describe.is_leaf(value)
+        and reading.is_plain(kind)
         and describe.own_method(kind) is None
     )
 
 
-def replace_attributes(value, replace_part):
+def replace_attributes(value, replace_part, limits):
     """Return a copy of an object with other attributes; the object itself if none was replaced."""
     attributes = dict(vars(value))
-    changed = replace_parts(attributes, replace_part)
+    changed = replace_parts(attributes, replace_part, limits)
     if changed is attributes:
         return value
     copy = object.__new__(type(value))
@@ -73,7 +89,7 @@ def replace_attributes(value, replace_part):
     return copy
 
 
-def to_contiguous(value):
+def to_contiguous(value, limits=None):
     """Return the message with contiguous numpy arrays."""
     numpy = sys.modules.get("numpy")
 
@@ -83,10 +99,10 @@ def to_contiguous(value):
             return numpy.ascontiguousarray(part)
         return part
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
-def tensors_to_arrays(value):
+def tensors_to_arrays(value, limits=None):
     """Return the message with numpy arrays in the place of tensors on the CPU, which look at the same memory."""
     torch = sys.modules.get("torch")
 
@@ -98,7 +114,7 @@ def tensors_to_arrays(value):
             plain = plain.contiguous().view(torch.int16)
         return plain.contiguous().numpy()
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
 def is_strided_tensor(torch, part):
@@ -107,7 +123,7 @@ def is_strided_tensor(torch, part):
     return is_tensor and not special_arrays.form_of_tensor(torch, part)
 
 
-def views_to_clones(value):
+def views_to_clones(value, limits=None):
     """Return the message with a copy of each tensor that looks at a part of a larger storage."""
     torch = sys.modules.get("torch")
 
@@ -119,10 +135,10 @@ def views_to_clones(value):
             return part
         return part.detach().clone().requires_grad_(part.requires_grad)
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
-def numbers_to_arrays(value):
+def numbers_to_arrays(value, limits=None):
     """Return the message with numpy arrays in the place of lists of numbers."""
     numpy = sys.modules.get("numpy")
 
@@ -131,10 +147,10 @@ def numbers_to_arrays(value):
             return numpy.asarray(part)
         return part
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
-def bytes_to_arrays(value):
+def bytes_to_arrays(value, limits=None):
     """Return the message with numpy arrays that look at the memory of bytes."""
     numpy = sys.modules.get("numpy")
 
@@ -144,13 +160,14 @@ def bytes_to_arrays(value):
             return numpy.frombuffer(part, numpy.uint8)
         return part
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
-def frames_to_arrow(value):
+def frames_to_arrow(value, limits=None):
     """Return the message with Arrow tables in the place of frames of pandas and polars."""
     pandas = sys.modules.get("pandas")
     polars = sys.modules.get("polars")
+    limits = limits or Limits()
 
     def convert(part):
         if polars is not None and isinstance(part, (polars.DataFrame, polars.Series)):
@@ -158,13 +175,14 @@ def frames_to_arrow(value):
         if pandas is not None and isinstance(part, pandas.DataFrame):
             import pyarrow
 
+            limits.restart()
             return pyarrow.Table.from_pandas(part)
         return part
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
-def without_own_pickling(value):
+def without_own_pickling(value, limits=None):
     """Return the message with attributes, as a dict, in the place of objects with their own way of pickling.
 
     An object that is an array for numpy, such as an image, becomes one.
@@ -181,21 +199,21 @@ def without_own_pickling(value):
         attributes = getattr(part, "__dict__", None)
         if not isinstance(attributes, dict) or not attributes:
             return part
-        changed = tensors_to_arrays(dict(attributes))
-        return {name: find_arrays(item) for name, item in changed.items()}
+        changed = tensors_to_arrays(dict(attributes), limits)
+        return {name: find_arrays(item, limits) for name, item in changed.items()}
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
-def to_their_arrays(value):
+def to_their_arrays(value, limits=None):
     """Return the message with the arrays of subclasses, masked arrays, sparse and nested tensors, and images.
 
     They are made again when the message is read, but for images, and matrices of scipy, which stay in CSR format.
     """
-    return replace_parts(value, special_arrays.to_arrays)
+    return replace_parts(value, special_arrays.to_arrays, limits)
 
 
-def find_arrays(part):
+def find_arrays(part, limits):
     """Return the arrays inside of a library's object, such as a TensorDict; the object itself if it has more."""
     is_plain = isinstance(part, (dict, list, tuple)) or is_plain_object(part)
     if is_plain or describe.is_leaf(part) or isinstance(part, type):
@@ -203,7 +221,7 @@ def find_arrays(part):
     arrays = []
     size = 0
     for _, item in describe.walk(part):
-        array = tensors_to_arrays(item)
+        array = tensors_to_arrays(item, limits)
         if hasattr(array, "nbytes"):
             arrays.append(array)
             leaf = describe.describe_leaf(item)
@@ -218,12 +236,17 @@ def pickled_bytes(part):
     return len(cloudpickle.dumps(part, protocol=5))
 
 
-def one_array(value):
+def one_array(value, limits=None):
     """Return many arrays of one dtype as one."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return value
-    arrays = [part for _, part in describe.walk(value) if isinstance(part, numpy.ndarray)]
+    limits = limits or Limits()
+    arrays = []
+    for _, part in describe.walk(value):
+        limits.check()
+        if isinstance(part, numpy.ndarray):
+            arrays.append(part)
     if len(arrays) < MANY_PARTS:
         return value
     by_dtype = {}
@@ -232,7 +255,7 @@ def one_array(value):
     return {name: numpy.concatenate(group) for name, group in by_dtype.items()}
 
 
-def compact_tables(value):
+def compact_tables(value, limits=None):
     """Return the message with Arrow data that holds its own rows only, in place of slices of larger data."""
     pyarrow = sys.modules.get("pyarrow")
 
@@ -248,14 +271,14 @@ def compact_tables(value):
             return pyarrow.chunked_array(chunks, part.type)
         return pyarrow.concat_arrays([part]) if isinstance(part, pyarrow.Array) else part
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
 def arrow_types(pyarrow):
     return (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Array)
 
 
-def combined_chunks(value):
+def combined_chunks(value, limits=None):
     """Return the message with one chunk in the place of many, for each column of its tables."""
     pyarrow = sys.modules.get("pyarrow")
 
@@ -268,10 +291,10 @@ def combined_chunks(value):
             return part
         return part.combine_chunks()
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
-def one_column(value):
+def one_column(value, limits=None):
     """Return the message with one column for each type, in the place of the many columns of its tables."""
     pyarrow = sys.modules.get("pyarrow")
 
@@ -290,19 +313,21 @@ def one_column(value):
             wide[name] = pyarrow.FixedSizeListArray.from_arrays(whole, width)
         return pyarrow.table(wide)
 
-    return replace_parts(value, convert)
+    return replace_parts(value, convert, limits)
 
 
-def columns(value):
+def columns(value, limits=None):
     """Return the message with a column for each field in the place of many rows, and arrays in place of strings.
 
     Rows are dicts with the same keys, tuples of one length, objects of one class, or lists of numbers of any length.
     Anything else stays as it is.
     """
-    return replace_parts(value, to_columns)
+    limits = limits or Limits()
+    convert = functools.partial(to_columns, limits=limits)
+    return replace_parts(value, convert, limits)
 
 
-def to_columns(part):
+def to_columns(part, limits):
     """Return the columns of at least MIN_ROWS rows (list, tuple, dict, set or array of objects), and of any DataFrame.
 
     Anything else is returned as it is, and so is all if the program has not imported numpy.
@@ -312,20 +337,21 @@ def to_columns(part):
         return part
     if isinstance(part, numpy.ndarray):
         is_flat = part.dtype == object and part.ndim == 1 and len(part) >= MIN_ROWS
-        return make_column(part.tolist(), part) if is_flat else part
+        return make_column(part.tolist(), part, limits) if is_flat else part
     if is_pandas(part, "Series"):
-        return to_columns(part.to_numpy()) if part.dtype == object else part
+        return to_columns(part.to_numpy(), limits) if part.dtype == object else part
     if is_pandas(part, "DataFrame"):
-        return {str(name): to_columns(part[name].to_numpy()) for name in part.columns}
-    if isinstance(part, (str, bytes, bytearray)) or not hasattr(part, "__len__"):
+        return {str(name): to_columns(part[name].to_numpy(), limits) for name in part.columns}
+    if type(part) not in (dict, list, tuple) and not isinstance(part, (set, frozenset)):
         return part
     if len(part) < MIN_ROWS:
         return part
     if type(part) is dict:
-        return dict_to_columns(part)
-    if isinstance(part, (set, frozenset)):
-        return make_column(list(part), part)
-    return make_column(list(part), part) if type(part) in (list, tuple) else part
+        return dict_to_columns(part, limits)
+    entered = limits.enter([part])
+    column = make_column(list(part), part, limits)
+    limits.leave(entered)
+    return column
 
 
 def is_pandas(part, name):
@@ -334,51 +360,64 @@ def is_pandas(part, name):
     return kind is not None and isinstance(part, kind)
 
 
-def dict_to_columns(part):
+def dict_to_columns(part, limits):
     """Return a column of the keys and one of the values; the dict itself if its values are no rows."""
     keys = list(part)
     values = list(part.values())
-    key_column = make_column(keys, keys)
-    value_column = make_column(values, values)
+    entered = limits.enter([part])
+    key_column = make_column(keys, keys, limits)
+    value_column = make_column(values, values, limits)
+    limits.leave(entered)
     if key_column is keys or value_column is values:
         return part
     return {"keys": key_column, "values": value_column}
 
 
-def make_column(items, default):
+def make_column(items, default, limits):
     """Return numbers and strings as one array, and rows as a dict of columns; `default` for anything else."""
-    first = items[0]
-    kind = type(first)
+    limits.check()
+    kind = type(items[0])
     if set(map(type, items)) != {kind}:
         return default
     if kind is str:
         return string_column(items)
     if kind in describe.NUMBERS:
         return sys.modules["numpy"].asarray(items)
-    if kind is list and are_numbers(items):
-        return flat_column(items)
-    fields = row_fields(first)
-    if not fields or any(row_fields(item) != fields for item in items):
-        return default
-    made = {}
-    for name in fields:
-        values = [row_values(item)[name] for item in items]
-        made[name] = make_column(values, values)
-    return made
+    if kind is list and are_numbers(items, limits):
+        return flat_column(items, limits)
+    entered = limits.enter(items)
+    fields = split_rows(kind, items, limits)
+    made = {name: make_column(values, values, limits) for name, values in fields}
+    limits.leave(entered)
+    return made or default
 
 
-def are_numbers(rows):
+def are_numbers(rows, limits):
     """Return whether rows hold numbers only, and at least one."""
-    kinds = set(map(type, chain.from_iterable(rows)))
-    return bool(kinds) and kinds <= set(describe.NUMBERS)
+    kinds = set()
+    for row in rows:
+        limits.check()
+        kinds.update(map(type, row))
+        if not kinds.issubset(describe.NUMBERS):
+            return False
+    return bool(kinds)
 
 
-def flat_column(rows):
+def flat_column(rows, limits):
     """Return the numbers of rows of any length as one array, and another one of the lengths."""
     numpy = sys.modules["numpy"]
     lengths = numpy.fromiter(map(len, rows), numpy.int64, len(rows))
-    numbers = list(chain.from_iterable(rows))
-    return {"numbers": numpy.asarray(numbers), "lengths": lengths}
+    arrays = []
+    waiting = []
+    for row in rows:
+        waiting += row
+        if len(waiting) >= CHUNK:
+            limits.check()
+            arrays.append(numpy.asarray(waiting))
+            waiting = []
+    if waiting:
+        arrays.append(numpy.asarray(waiting))
+    return {"numbers": numpy.concatenate(arrays), "lengths": lengths}
 
 
 def string_column(items):
@@ -387,19 +426,26 @@ def string_column(items):
     return pyarrow.array(items) if pyarrow is not None else sys.modules["numpy"].array(items)
 
 
-def row_values(row):
-    """Return the fields of a row with their names or positions; {} if it is no row."""
-    if type(row) is dict:
-        return row
-    if type(row) in (tuple, list):
-        return dict(enumerate(row))
-    attributes = getattr(row, "__dict__", None)
-    is_row = isinstance(attributes, dict) and not callable(row) and not describe.is_leaf(row)
-    return attributes if is_row else {}
+def split_rows(kind, rows, limits):
+    """Return name or position and values of each field of rows of one type; [] if they are no rows of a table."""
+    if kind in (tuple, list):
+        is_table = set(map(len, rows)) == {len(rows[0])}
+        return enumerate(map(list, zip(*rows, strict=True))) if is_table else []
+    dicts = rows if kind is dict else attributes_of(rows)
+    names = list(dicts[0]) if dicts else []
+    for row in dicts:
+        limits.check()
+        if list(row) != names:
+            return []
+    return ((name, [row[name] for row in dicts]) for name in names)
 
 
-def row_fields(row):
-    return list(row_values(row))
+def attributes_of(rows):
+    """Return the attributes of objects of one class; [] if they are no rows."""
+    if callable(rows[0]) or describe.is_leaf(rows[0]):
+        return []
+    dicts = [getattr(row, "__dict__", None) for row in rows]
+    return dicts if set(map(type, dicts)) == {dict} else []
 
 
 CONVERSIONS = {

@@ -209,11 +209,16 @@ def arrays_of(value):
 
 
 def children(part):
-    """Return the parts of a container or of an object with attributes that may be, or contain, arrays."""
+    """Return the parts of a container or of an object with attributes that may be, or contain, arrays.
+
+    Subclasses may have other ways to give their items, which are not asked.
+    """
     if isinstance(part, dict):
-        items = islice(part.values(), MAX_WALKED)
-    elif isinstance(part, (list, tuple)):
-        items = part[:MAX_WALKED]
+        items = islice(dict.values(part), MAX_WALKED)
+    elif isinstance(part, list):
+        items = islice(list.__iter__(part), MAX_WALKED)
+    elif isinstance(part, tuple):
+        items = islice(tuple.__iter__(part), MAX_WALKED)
     else:
         attributes = getattr(part, "__dict__", None)
         items = islice(attributes.values(), MAX_WALKED) if isinstance(attributes, dict) else ()

@@ -70,6 +70,7 @@ MESSAGE_PACK_OBJECT = "ray._private.serialization:MessagePackSerializedObject"
 # cloudpickle pickles the code of a class that readers cannot import. These functions make the class of it again.
 CLOUDPICKLE = "ray.cloudpickle.cloudpickle"
 MAKE_CLASS = "_make_skeleton_class"
+BUILTIN_TYPE = "_builtin_type"
 SET_CLASS = "_class_setstate"
 CLASSES_BY_ID = "ray.cloudpickle.cloudpickle:_DYNAMIC_CLASS_TRACKER_BY_ID"
 

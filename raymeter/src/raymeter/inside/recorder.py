@@ -169,6 +169,7 @@ class Recorder:
         self.counters = {}
         self.of_lines = {}  # function that records, line and function of the user -> the last counter
         self.has_failed = False
+        self.error = ""  # type of the one that has ended recording
         self.has_ended = False
         self.ending = threading.Event()
         self.is_awake = True  # while the thread has lines to look after
@@ -345,9 +346,19 @@ class Recorder:
             "left_out_tasks": self.left_out_tasks,
             "period": self.period,
             "has_ended": self.has_ended,
+            "error": self.error,
             "counted": counted,
             "last_left_out": last_left_out,
         }
+
+    def stop(self, error):
+        """Write that recording has ended by an error: its type only, because its text may have a value.
+
+        Raise OSError if it cannot be written.
+        """
+        self.error = type(error).__name__
+        self.lines.append(self.describe_itself())
+        self.flush()
 
     def end(self):
         """Write everything; the interpreter ends."""

@@ -8,6 +8,7 @@ by the bytes of the pickle, which grow with the items.
 from itertools import islice
 
 from . import conversions, describe
+from .limits import Limits
 
 LARGE_BYTES = 2**19  # of a pickle, above which only a part of the items is measured
 SAMPLE_BYTES = 2**16  # that the pickle of the part should have
@@ -17,15 +18,18 @@ MANY_NUMBERS = (
 TIMES = ("convert", "serialise", "deserialise")
 
 
-def take_sample(value, inband_bytes):
-    """Return a message with a part of its items, if its pickle has so many bytes; else the message itself."""
+def take_sample(value, inband_bytes, limits=None):
+    """Return a message with a part of its items, if its pickle has so many bytes; else the message itself.
+
+    Raise what its limits raise, as a conversion does.
+    """
     if inband_bytes < LARGE_BYTES:
         return value
     share = SAMPLE_BYTES / inband_bytes
-    return thin_out(value, share)
+    return thin_out(value, share, limits or Limits())
 
 
-def thin_out(value, share):
+def thin_out(value, share, limits):
     """Return a message whose long containers have this share of their items; itself if it has no long ones.
 
     A list that becomes columns or an array in other messages stays long enough for this.
@@ -40,9 +44,9 @@ def thin_out(value, share):
         if step < 2:
             return part
         fewer = every(part, step)
-        return fewer if describe.is_numbers(fewer) else thin_out_items(fewer, share)
+        return fewer if describe.is_numbers(fewer) else thin_out_items(fewer, share, limits)
 
-    return conversions.replace_parts(value, convert)
+    return conversions.replace_parts(value, convert, limits)
 
 
 def every(part, step):
@@ -52,13 +56,16 @@ def every(part, step):
     return type(part)(islice(part, 0, None, step))
 
 
-def thin_out_items(part, share):
+def thin_out_items(part, share, limits):
     """Return a container whose items have this share of their own items."""
+    entered = limits.enter([part])
+    fewer = part
     if type(part) is dict:
-        return {key: thin_out(item, share) for key, item in part.items()}
-    if type(part) in (list, tuple):
-        return type(part)(thin_out(item, share) for item in part)
-    return part
+        fewer = {key: thin_out(item, share, limits) for key, item in part.items()}
+    elif type(part) in (list, tuple):
+        fewer = type(part)(thin_out(item, share, limits) for item in part)
+    limits.leave(entered)
+    return fewer
 
 
 def scale(measured, sample, event):

@@ -45,6 +45,7 @@ class RecorderCost:
     left_out_events: int = 0  # after the first 200,000 of a process
     left_out_tasks: int = 0  # of which Ray has recorded the times
     has_ended: bool = True  # the driver has left the cluster, or the process has ended by itself
+    error: str = ""  # type of the error that has ended recording, while the program went on
     period: int = 1  # of short calls with small messages, one of so many is written
     counted: list["CountedLine"] = field(default_factory=list)
     last_left_out: list["LeftOut"] = field(default_factory=list)
@@ -184,6 +185,7 @@ class Alternative:
     convert: float = 0.0
     serialise: float = 0.0
     deserialise: float = 0.0
+    is_read: bool = True  # else reading it would run code of its classes: it takes an unknown time
     bytes: int = 0
     inband_bytes: int = 0
     buffers: int = 0

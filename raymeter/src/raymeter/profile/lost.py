@@ -7,6 +7,7 @@ from raymeter.profile.workers import Workers
 
 # A function that runs for 5 ms and more has a line (MIN_SECONDS in inside/runs.py). Ray counts more to it than that.
 MIN_SECONDS = 0.01
+MAX_NAMES = 3  # of processes in one sentence
 
 
 def count_cut_workers(recording: Recording) -> int:
@@ -26,9 +27,32 @@ def count_cut_workers(recording: Recording) -> int:
     return len(cut)
 
 
+def find_errors(recording: Recording) -> dict[str, str]:
+    """Return the type of the error by which recording has ended, for each process in which it has."""
+    errors = {}
+    for process in recording.processes:
+        if process.recorder is not None and process.recorder.error:
+            errors[process.process] = process.recorder.error
+    return errors
+
+
+def say_errors(recording: Recording) -> str:
+    """Return in which processes recording has ended by an error, and by which; "" for none."""
+    errors = find_errors(recording)
+    if not errors:
+        return ""
+    kinds = ", ".join(sorted(set(errors.values())))
+    names = sorted(errors)[:MAX_NAMES]
+    if len(errors) > MAX_NAMES:
+        names.append(f"{len(errors) - MAX_NAMES} more")
+    return f"recording ended by an error ({kinds}) in {', '.join(names)}"
+
+
 def is_after(task: Task, process: Process) -> bool:
     """Return whether a task that must have a line ended after the last line that its worker has written."""
     cost = process.recorder
+    if cost is not None and cost.error:
+        return False  # it is named with its error
     end = task.finished or task.failed
     if cost is None or cost.has_ended or cost.left_out_events or end is None or not task.execute:
         return False

@@ -4,7 +4,6 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from raymeter.errors import UserError
@@ -30,6 +29,14 @@ from raymeter.profile.events import (
 CALLS = ("call", "get", "wait", "next", "put", "channel")
 MEMORY_SECONDS = "RAYMETER_MEMORY_SECONDS"  # with which `raymeter memory` asks for samples
 TIMES = ("start", "seconds", "time", "submitted", "running")
+OPEN_TIMES = ("submitted", "running")  # of a task that Ray has no such time of: null
+FIRST_LINE: dict[str, type | tuple[type, ...]] = {
+    "start": (int, float),
+    "pid": int,
+    "cores": int,
+    "settings": dict,
+    "missing": list,
+}
 PLAIN = {  # events without others inside of them: their type, and the list in which they are
     "received": (Received, "received"),
     "fetch": (Fetch, "fetches"),
@@ -144,8 +151,11 @@ def add_file(recording: Recording, path: Path) -> None:
 
 
 def is_process(line: Any) -> bool:
-    """Return whether a line is the first one of a file that raymeter has written."""
-    return isinstance(line, dict) and line.get("event") == "process" and "process" in line
+    """Return whether a line is the first one of a file that raymeter has written, with values of the right types."""
+    if not isinstance(line, dict) or line.get("event") != "process":
+        return False
+    has_types = all(isinstance(line[name], FIRST_LINE[name]) for name in FIRST_LINE if name in line)
+    return isinstance(line.get("process"), str) and has_types
 
 
 def read_lines(path: Path) -> list[Any]:
@@ -187,9 +197,11 @@ def add_process(recording: Recording, lines: list[Any]) -> int:
 
 
 def check_times(line: dict[str, Any]) -> None:
-    """Raise TypeError if a time by which events are sorted is no number."""
+    """Raise TypeError if a time by which events are sorted is no number. Only tasks have times that are not known."""
     for name in TIMES:
-        if not isinstance(line.get(name, 0.0), (int, float, NoneType)):
+        at = line.get(name, 0.0)
+        is_open = at is None and name in OPEN_TIMES
+        if not is_open and not isinstance(at, (int, float)):
             raise TypeError(name)
 
 
@@ -235,7 +247,7 @@ def make_sent(line: dict[str, Any]) -> Sent:
     if line.get("class_code"):
         sent.class_code = events.make(events.ClassCode, line["class_code"])
     measured = sent.alternatives.items()
-    sent.unfit = [name for name, item in measured if not item]
+    sent.unfit = [name for name, item in measured if item == {}]  # null: it was given up
     sent.alternatives = {
         name: events.make(events.Alternative, item) for name, item in measured if item
     }

@@ -8,6 +8,7 @@ from raymeter.findings import Finding
 from raymeter.memory.processes import Sample, peak_bytes
 from raymeter.memory.references import IN_USE, Holder, holders_at_peak
 from raymeter.memory.stores import Spilling, find_spilling
+from raymeter.profile.lost import say_errors
 from raymeter.profile.program import Program
 from raymeter.profile.reader import Recording
 from raymeter.report.words import relative, wrap_list
@@ -49,6 +50,9 @@ def describe_answer(findings: Sequence[Finding], recording: Recording) -> str:
         )
     if not findings and recording.damaged:
         return "It is not known whether memory is a problem: files of the profile are damaged."
+    errors = say_errors(recording)
+    if not findings and errors:
+        return f"It is not known whether memory is a problem: {errors}."
     if not findings:
         return "Memory is not your problem: nothing is kept that raymeter knows a change for."
     first = findings[0]

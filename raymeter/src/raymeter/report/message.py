@@ -182,7 +182,7 @@ def total_seconds(result: dict) -> float:
 
 def describe_times(result: dict) -> str:
     send = format_milliseconds(result["serialise"])
-    read = format_milliseconds(result["deserialise"])
+    read = format_milliseconds(result["deserialise"]) if result["is_read"] else "not measured"
     share = significant(100 * result["inband_bytes"] / max(1, result["bytes"]), 2)
     return (
         f"pickle {send}, unpickle {read}, {format_bytes(result['bytes'])} ({share} % in the pickle)"

@@ -9,6 +9,7 @@ from raymeter import __version__
 from raymeter.advice import Profile
 from raymeter.findings import Advice
 from raymeter.profile.groups import Group
+from raymeter.profile.lost import find_errors
 from raymeter.report.words import kind_of, name_place
 from raymeter.simulate.without_data import without_data
 
@@ -25,6 +26,7 @@ def summarise(profile: Profile) -> dict[str, Any]:
     """Return the summary: times are seconds per step, lines are "file:line"."""
     recording = profile.program.recording
     steps = profile.steps
+    errors = find_errors(recording)
     return {
         "schema": SCHEMA,
         "raymeter": __version__,
@@ -40,8 +42,9 @@ def summarise(profile: Profile) -> dict[str, Any]:
             "skipped": steps.skipped,
         },
         "moving": describe_moving(profile),
-        "is_no_problem": profile.is_no_problem and not recording.was_killed,
+        "is_no_problem": profile.is_no_problem and not (recording.was_killed or errors),
         "was_killed": recording.was_killed,
+        "errors": errors,
         "advice": [describe_advice(advice) for advice in profile.advice],
         "messages": [describe_group(group, steps.count) for group in profile.groups],
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Prediction
 from raymeter.profile.events import RecorderCost
-from raymeter.profile.lost import count_cut_workers
+from raymeter.profile.lost import count_cut_workers, find_errors, say_errors
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
 from raymeter.report.waiting import say_alone, say_waiting
@@ -84,7 +84,7 @@ def say_share(moving: Prediction) -> str:
 
 
 def say_no_problem(profile: Profile, moving: Prediction) -> str:
-    """Return that data is no problem; of a program that was killed, that this is not known."""
+    """Return that data is no problem; if not all of the program was recorded, that this is not known."""
     steps = profile.steps
     recording = profile.program.recording
     if recording.was_killed and steps.is_whole_program:
@@ -96,6 +96,8 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
         return f"{share}. This is no all-clear: the program was killed."
     if recording.damaged:
         return f"{share}. This is no all-clear: files of the profile are damaged."
+    if find_errors(recording):
+        return f"{share}. This is no all-clear: recording ended by an error."
     alone = say_alone(profile)
     return f"{share}: data is not your problem. {alone}" if alone else f"{share}: not your problem."
 
@@ -138,7 +140,7 @@ def say_unmeasured(profile: Profile) -> str:
     finding = max(large, key=lambda finding: finding.seconds)
     place = f"line {relative(finding.line)}"
     text = f"The largest cause: {finding.cause}, {place}: {finding.change}"
-    return f"{text} There was no time to measure what this saves."
+    return f"{text} What this saves was not measured."
 
 
 def say_cause(advice: Advice, steps: Steps) -> str:
@@ -220,6 +222,9 @@ def describe_recording(profile: Profile) -> list[str]:
         text += " The program was killed: its last calls and the times of tasks are missing."
     elif not profile.program.tasks:
         text += " It has no times of tasks (was the driver killed?), so waiting is not explained."
+    errors = say_errors(recording)
+    if errors:
+        text += f" {errors[0].upper()}{errors[1:]}: what it did later is missing."
     text += say_cut_workers(count_cut_workers(recording))
     text += say_left_out(profile, costs)
     return [f"{text} Profile: {recording.folder}"]
