@@ -7,6 +7,7 @@ Each of them gets a worker process, which starts, imports modules and runs `__in
 import ast
 from collections import defaultdict
 
+from raymeter.causes.kept_actors import KeptActors
 from raymeter.causes.new_environments import is_again_and_again, save_start
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Finding, Saving
@@ -23,7 +24,6 @@ CHANGE = (
     "Make the actors once, before the loop, and call their methods in each step. If they must begin anew, give them a "
     "method that does so."
 )
-PRICE = "they keep their state, their memory and their CPUs from one step to the next."
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
@@ -34,16 +34,25 @@ def find(program: Program, steps: Steps) -> list[Finding]:
         if call.kind == "actor" and call.line and is_in_step:
             by_line[call.line].append(call)
     finder = Finder(program, steps)
-    findings = []
+    kept = dict(by_line)
     for line, calls in by_line.items():
+        if not finder.are_used_once(line, calls):
+            del kept[line]
+    actors = KeptActors(program, steps, kept)
+    if not actors.have_room():
+        return []
+    findings = []
+    for line, calls in kept.items():
         finding = finder.find_at_line(line, calls)
-        if finding is not None:
-            findings.append(finding)
+        findings.append(finding)
     return findings
 
 
 class Finder:
-    """Judge the lines that make actors."""
+    """Judge the lines that make actors.
+
+    What an actor needs to begin must be sent in any case, so a call that sends data is not saved.
+    """
 
     def __init__(self, program: Program, steps: Steps) -> None:
         self.program = program
@@ -59,18 +68,22 @@ class Finder:
             elif task.actor:
                 self.methods[task.actor].append(task)
 
-    def find_at_line(self, line: str, calls: list[Call]) -> Finding | None:
-        """Return a finding if the actors of a line could be kept from one step to the next."""
+    def are_used_once(self, line: str, calls: list[Call]) -> bool:
+        """Return whether the actors of a line are made in most steps, and are needed in no other one."""
         numbers = {self.steps.of(call.start) for call in calls}
         made = submissions_in(line, self.program.recording.start)
         if not is_again_and_again(numbers, self.steps) or not made:
-            return None  # a library makes them, or they are made once, or now and then
-        if not all(self.could_be_kept(call) for call in calls):
-            return None
+            return False  # a library makes them, or they are made once, or now and then
+        return all(self.could_be_kept(call) for call in calls)
+
+    def find_at_line(self, line: str, calls: list[Call]) -> Finding:
+        """Return what it saves to keep the actors of a line from one step to the next."""
+        made = submissions_in(line, self.program.recording.start)
         is_same = all(self.does_the_same(submission, line) for submission in made)
         savings: list[Saving] = []
         for call in calls:
-            savings += self.save_actor(call, is_same)
+            of_actor = self.save_actor(call, is_same)
+            savings += of_actor
         return self.make_finding(line, calls, savings, is_same)
 
     def does_the_same(self, submission: ast.Call, line: str) -> bool:
@@ -91,9 +104,8 @@ class Finder:
     def save_actor(self, call: Call, is_same: bool) -> list[Saving]:
         """Return what is saved if an actor is there already: `__init__`, too, if it is always the same."""
         savings: list[Saving] = []
-        if (
-            not call.messages and not call.left_out_messages
-        ):  # what it needs must be sent in any case
+        sends_data = bool(call.messages or call.left_out_messages)
+        if not sends_data:
             moment = call.start + call.seconds / 2
             savings.append(Saving(call.process, call.thread, moment, call.seconds, "call"))
         start = self.start_of(call)
@@ -134,7 +146,8 @@ class Finder:
         seconds = total(savings) / self.steps.count
         per_step = significant(len(calls) / self.steps.count, 2)
         name = calls[0].name.removesuffix(".__init__")
-        price = PRICE
+        actors = KeptActors(self.program, self.steps, {line: calls})
+        price = actors.price
         if not is_same:
             taken = format_milliseconds(self.init_seconds(calls))
             price += f" What __init__ does, {taken}, is not in this number, since it may differ,"
