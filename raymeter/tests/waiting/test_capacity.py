@@ -4,16 +4,20 @@ from pathlib import Path
 
 import pytest
 from made_programs import Builder
-from raymeter.causes import new_actors
-from raymeter.profile.events import Cluster, Task
+from raymeter.causes import independent_calls, new_actors, waiting
+from raymeter.findings import Finding
+from raymeter.profile.events import Cluster, Run, Task
 from raymeter.profile.program import Program
 from test_starts import (
     ACTORS,
+    GIB,
     STEPS,
+    TWO_LINES,
     add_task,
     add_worker,
     make_actors,
     make_steps,
+    make_two_lines,
     write_source,
 )
 
@@ -113,3 +117,67 @@ def test_the_price_of_kept_actors_names_what_they_hold(tmp_path):
     program = make_two_actors(path, 4.0, together=True, cpus=1.0, resources=["GPU"])
     first, _ = new_actors.find(program, make_steps(f"{path}:2"))
     assert "keep their state, their memory, 1 of 4 CPUs and their GPU" in first.price
+
+
+def make_serial(path: Path, at_once: int = 0, peak_bytes: int = 2**20, **values) -> Program:
+    """Return a loop in whose steps four tasks run one after the other, and then some at the same time.
+
+    The first four are those of the loop; the others have the same name, and hold the same.
+    """
+    builder = Builder()
+    builder.recording.clusters.append(Cluster(16.0, 8 * GIB))
+    builder.recording.processes[0].cores = 16
+    process = builder.process_of("infer")
+    for step in range(STEPS):
+        for number in range(4 + at_once):
+            name = f"{step:024x}{number:024x}"
+            begin = 1.0 + step + 0.2 * min(number, 4)
+            builder.call(
+                "call", begin, 0.001, kind="task", task=name, name="infer", line=f"{path}:4"
+            )
+            pid = builder.pid_of(process)
+            task = Task(
+                name, "infer", "NORMAL_TASK", pid=pid, submitted=begin, cpus=1.0, **values
+            )  # fmt: skip
+            add_task(builder, task, begin + 0.002, begin + 0.19)
+            run = Run(by=name, cpu_seconds=0.01, peak_bytes=peak_bytes)
+            builder.recording.runs.append(run)
+            if number < 4:
+                objects = [f"{name}01000000"]
+                builder.call("get", begin + 0.001, 0.19, objects=objects, count=1, line=f"{path}:4")
+    return builder.program()
+
+
+def find_serial(folder: Path, **values) -> list[Finding]:
+    path = write_source(folder, SERIAL)
+    return waiting.find(make_serial(path, **values), make_steps(f"{path}:2"))
+
+
+@pytest.mark.parametrize(("at_once", "share"), [(1, 0.0), (2, 0.5), (4, 0.75)])
+def test_tasks_with_a_gpu_save_what_as_many_gpus_as_were_seen_allow(at_once, share, tmp_path):
+    found = find_serial(tmp_path, at_once=at_once, resources=["GPU"])
+    saved = sum(finding.seconds for finding in found)
+    assert saved == pytest.approx(share * 4 * 0.188, abs=0.01)
+
+
+@pytest.mark.parametrize(("gib", "count"), [(0.9, 1), (1.1, 0), (6, 0)])
+def test_tasks_whose_memory_does_not_fit_stay_one_after_the_other(gib, count, tmp_path):
+    assert len(find_serial(tmp_path, peak_bytes=int(gib * GIB))) == count
+
+
+def test_only_tasks_that_have_cpus_at_the_same_time_need_their_memory_then(tmp_path):
+    path = write_source(tmp_path, SERIAL)
+    program = make_serial(path, peak_bytes=int(1.5 * GIB))
+    program.recording.clusters[0].cpus = 2.0
+    assert waiting.find(program, make_steps(f"{path}:2"))
+
+
+@pytest.mark.parametrize(("gib", "count"), [(1, 1), (3, 0)])
+def test_two_lines_whose_tasks_do_not_fit_into_memory_are_not_named(gib, count, tmp_path):
+    text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
+    path = write_source(tmp_path, text)
+    program = make_two_lines(path)
+    program.recording.clusters.append(Cluster(8.0, 8 * GIB))
+    for run in program.recording.runs:
+        run.peak_bytes = gib * GIB
+    assert len(independent_calls.find(program, make_steps(f"{path}:13"))) == count

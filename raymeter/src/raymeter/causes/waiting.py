@@ -1,13 +1,14 @@
 """Find loops that wait for one task after the other, although the tasks may not need each other.
 
 Sources: "Anti-pattern: calling ray.get in a loop harms parallelism" in Ray's documentation, and reports such as
-ray#25448. What a change gains is limited by the actors, by the CPUs that Ray has for tasks, and by the cores, as far as
-the tasks compute.
+ray#25448. What a change gains is limited by the actors, by the CPUs and the other resources that Ray has for tasks,
+and by the cores, as far as the tasks compute. Nothing is said of tasks whose memory would not fit at the same time.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 
+from raymeter.causes.capacity import Capacity
 from raymeter.causes.savings import total
 from raymeter.causes.waits import Lane, group_by_lane
 from raymeter.causes.work_of_tasks import WorkOfTasks
@@ -95,6 +96,7 @@ class Finder:
         self.program = program
         self.steps = steps
         self.work = WorkOfTasks(program)
+        self.capacity = Capacity(program)
 
     def find_at_line(self, line: str, lanes: dict[Lane, list[Call]]) -> Finding | None:
         """Return a finding if tasks of a step could run at the same time, or those of several steps."""
@@ -191,23 +193,28 @@ class Finder:
         """Return which share of the time of a batch is saved, if it runs at the same time as the others of its step."""
         computing = 0.0
         occupied = 0.0
-        for other in together:
-            for task in other.tasks:
-                computing += self.work.computing_seconds(task)
-                occupied += self.work.cpu_seconds(task)
+        tasks = tasks_of(together)
+        for task in tasks:
+            computing += self.work.computing_seconds(task)
+            occupied += self.work.cpu_seconds(task)
         on_cores = computing / self.work.cores
         on_cpus = occupied / max(1.0, self.work.cpus)
-        least = max(batch.least_seconds, on_cores, on_cpus)
+        on_others = self.capacity.least_seconds(tasks)
+        least = max(batch.least_seconds, on_cores, on_cpus, on_others)
         return max(0.0, 1 - least / batch.seconds)
 
     def make_finding(self, line: str, by_step: list[list[Batch]]) -> Finding | None:
-        """Return what it would gain to run the tasks of each batch at the same time; None if that is little.
+        """Return what it would gain to run the tasks of each batch at the same time.
 
+        It is None if that is little, or if the memory would not be enough.
         k tasks at the same time are as fast as one after the other, each in a k-th of its time.
         """
         savings: list[Saving] = []
         waits: list[Wait] = []
         for together in by_step:
+            tasks = tasks_of(together)
+            if not self.capacity.has_memory(tasks):
+                return None
             for batch in together:
                 waits += batch.waits
                 share = self.saved_share(batch, together)
@@ -230,6 +237,14 @@ class Finder:
             seconds=saved / count,
             savings=savings,
         )
+
+
+def tasks_of(batches: list[Batch]) -> list[Task]:
+    """Return the tasks of all batches."""
+    tasks = []
+    for batch in batches:
+        tasks += batch.tasks
+    return tasks
 
 
 def calls_of_steps(program: Program, steps: Steps) -> list[Call]:
