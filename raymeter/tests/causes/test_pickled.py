@@ -163,7 +163,7 @@ def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_nam
 @pytest.mark.parametrize(("kind", "form", "cause", "words"), [
     ("made.Frames", "subclass", "subclasses of arrays in the pickle", "made.Frames is a subclass"),
     ("made.Units", "subclass with state", "subclasses of arrays in the pickle", "its attributes beside"),
-    ("numpy.MaskedArray", "masked", "masked arrays in the pickle", "array.data and array.mask"),
+    ("numpy.MaskedArray", "masked", "masked arrays in the pickle", "array.fill_value and array.hardmask"),
     ("scipy.lil_matrix", "lil", "a sparse matrix of Python lists", "matrix.tocsr()"),
     ("scipy.dok_matrix", "dok", "a sparse matrix of Python lists", "scipy.dok_matrix keeps"),
     ("torch.Tensor", "sparse", "sparse tensors in the pickle", "is_coalesced=True"),

@@ -428,8 +428,9 @@ KINDS = (
     Kind(
         "masked arrays in the pickle",
         ITS_ARRAYS,
-        "A masked array is copied into the pickle: send array.data and array.mask as two arrays. The reader makes "
-        "numpy.ma.MaskedArray(data, mask, copy=False) of them, which is in this number.",
+        "A masked array is copied into the pickle: send array.data and array.mask as two arrays, with array.fill_value "
+        "and array.hardmask. The reader makes numpy.ma.MaskedArray(data, mask, fill_value=fill_value, "
+        "hard_mask=hardmask, copy=False) of them, which is in this number.",
         has_form("masked"),
     ),
     Kind(
