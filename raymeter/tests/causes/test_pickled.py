@@ -233,7 +233,8 @@ def test_a_slow_conversion_is_named_as_the_price():
     finding = find(program)
     assert "converting one message took 500 ms" in finding.price
     assert "is not in this number" in finding.price
-    assert not find(make_program(alternatives={"as it is": NOW, "columns": FAST})).price
+    fast = find(make_program(alternatives={"as it is": NOW, "columns": FAST}))
+    assert "converting" not in fast.price
 
 
 @pytest.mark.parametrize("is_verified", [False, True])
@@ -258,6 +259,24 @@ def test_what_converting_each_message_takes_is_in_the_number():
     finding = find(make_program(alternatives=slow))
     assert without.seconds - finding.seconds == pytest.approx(0.01, rel=0.02)
     assert "this number has taken off" in finding.price
+
+
+@pytest.mark.parametrize(("field", "name", "words"), [
+    (replace(TENSOR, type="list", dtype="float"), "arrays of numbers", "+, * and == work on each number"),
+    (replace(TENSOR, type="list", dtype="int"), "columns", "append and pop are missing"),
+    (replace(TENSOR, type="bytearray", dtype="bytes"), "arrays of bytes", "wrap around at 256"),
+    (replace(TENSOR, type="numpy.ndarray"), "one array", "need a copy"),
+])  # fmt: skip
+def test_what_becomes_arrays_has_their_price(field, name, words):
+    finding = find(make_program(field, alternatives={"as it is": NOW, name: FAST}, buffers=2_000))
+    assert finding.savings
+    assert "arrive read-only" in finding.price
+    assert words in finding.price
+
+
+def test_arrays_that_stay_arrays_are_not_said_to_be_no_lists():
+    finding = find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": FAST}))
+    assert finding.price == pickled.READ_ONLY_PRICE
 
 
 def test_a_slow_conversion_leaves_the_other_price():

@@ -37,11 +37,33 @@ OWN_CHANGE = "Let it return numpy arrays there, or send its fields as arrays."
 LIBRARY_CHANGE = "It belongs to a library: send its fields as arrays."
 LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
 ITS_ARRAYS = "its arrays"  # the name of the alternative, in inside/conversions.py
-READ_ONLY = ("numpy arrays", "contiguous arrays", "without its own pickling", ITS_ARRAYS)
+NUMBERS = "arrays of numbers"
+BYTES = "arrays of bytes"
+COLUMNS = "columns"
+ONE_ARRAY = "one array"
+READ_ONLY = (
+    "numpy arrays",
+    "contiguous arrays",
+    "without its own pickling",
+    ITS_ARRAYS,
+    NUMBERS,
+    BYTES,
+    COLUMNS,
+    ONE_ARRAY,
+)
 READ_ONLY_PRICE = (
     "The arrays arrive read-only: readers must not write into them, nor into tensors made of them. "
     "Those that write need a copy."
 )
+LIST_PRICE = (
+    "An array is no list: +, * and == work on each number, append and pop are missing, and what is beyond 64 bits "
+    "wraps around. Readers that need a list call tolist()."
+)
+BYTES_PRICE = (
+    "An array is no bytes object: + and == work on each byte, and wrap around at 256. Readers that need one call "
+    "tobytes(), which copies."
+)
+ALTERNATIVE_PRICES = {NUMBERS: LIST_PRICE, COLUMNS: LIST_PRICE, BYTES: BYTES_PRICE}
 
 
 @dataclass(frozen=True)
@@ -207,9 +229,17 @@ def build_finding(
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
-        price=READ_ONLY_PRICE if kind.alternative in READ_ONLY else "",
+        price=price_of_alternative(kind.alternative),
         other_lines=others,
     )
+
+
+def price_of_alternative(alternative: str) -> str:
+    """Return what readers must do in another way if a message is sent so; "" if nothing."""
+    if alternative not in READ_ONLY:
+        return ""
+    words = ALTERNATIVE_PRICES.get(alternative, "")
+    return f"{READ_ONLY_PRICE} {words}".rstrip()
 
 
 def say_class_code(group: Group) -> str:
@@ -499,13 +529,13 @@ KINDS = (
     ),
     Kind(
         "lists of numbers",
-        "arrays of numbers",
+        NUMBERS,
         "Each number is a Python object: send one numpy array (numpy.asarray) in place of the list.",
         has_numbers,
     ),
     Kind(
         "bytes in the pickle",
-        "arrays of bytes",
+        BYTES,
         "Bytes are copied by each reader: send numpy.frombuffer(data, numpy.uint8), which readers look at "
         "in the store.",
         has_bytes,
@@ -533,13 +563,13 @@ KINDS = (
     ),
     Kind(
         "many small arrays",
-        "one array",
+        ONE_ARRAY,
         "The time goes with the number of arrays, not with their bytes: send one array, and the offsets of the parts.",
         has_many_arrays,
     ),
     Kind(
         "Python objects in the pickle",
-        "columns",
+        COLUMNS,
         "Python objects are pickled one by one, and made again by each reader. Send one array for each field (of "
         "strings: an Arrow array; of lists of numbers: one array of all numbers, and one of the lengths), and let "
         "readers work with the arrays.",
