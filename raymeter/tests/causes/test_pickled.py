@@ -1,11 +1,13 @@
 """A pickled message has the cause of its type, advice that fits the type, and no number without a measurement."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from made_programs import make_loop, make_profile, make_steps
 from raymeter.causes import pickled
 from raymeter.findings import Finding
+from raymeter.inside import conversions
 from raymeter.profile.events import Alternative, ClassCode, Field, OwnPickling
 from raymeter.profile.program import Program
 from raymeter.report import terminal
@@ -292,3 +294,45 @@ def test_a_measured_part_of_the_items_is_named():
     assert "(Measured with 2 % of the items.)" in finding.change
     whole = find(make_program(alternatives={"as it is": NOW, "columns": FAST}))
     assert "Measured with" not in whole.change
+
+
+def make_tensor(field: Field):
+    """Return a tensor with the properties of a field."""
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(6.0, dtype=getattr(torch, field.dtype)).reshape(2, 3)
+    if not field.is_contiguous:
+        tensor = tensor.T
+    return tensor.requires_grad_(field.requires_grad)
+
+
+@pytest.mark.parametrize("field", [
+    TENSOR,
+    replace(TENSOR, requires_grad=True),
+    replace(TENSOR, dtype="bfloat16"),
+    replace(TENSOR, dtype="bfloat16", requires_grad=True, is_contiguous=False),
+    replace(TENSOR, is_contiguous=False),
+])  # fmt: skip
+def test_the_advised_change_runs_and_is_the_measured_one(field):
+    finding = find(make_program(field, alternatives={"as it is": NOW, "numpy arrays": FAST}))
+    advised = re.search(r"Send (tensor\S*\(\)),", finding.change)[1]
+    tensor = make_tensor(field)
+    torch = pytest.importorskip("torch")
+    sent = eval(advised, {"torch": torch, "tensor": tensor})
+    measured = conversions.tensors_to_arrays(tensor)
+    assert sent.dtype == measured.dtype
+    assert sent.tolist() == measured.tolist()
+    assert sent.flags.c_contiguous
+    assert ("view(torch.bfloat16)" in finding.change) == (field.dtype == "bfloat16")
+
+
+def test_of_tensors_of_two_types_only_those_in_bfloat16_are_viewed():
+    fields = [TENSOR, replace(TENSOR, path="y", dtype="bfloat16")]
+    finding = find(make_program(*fields, alternatives={"as it is": NOW, "numpy arrays": FAST}))
+    assert "Send tensor.numpy()," in finding.change
+    assert "Those in bfloat16 need view(torch.int16)" in finding.change
+
+
+def test_sparse_values_that_require_a_gradient_are_detached():
+    field = replace(TENSOR, form="sparse", is_contiguous=False, requires_grad=True)
+    finding = find(make_program(field, alternatives={"as it is": NOW, "its arrays": FAST}))
+    assert "with .detach().numpy()" in finding.change

@@ -37,6 +37,10 @@ OWN_CHANGE = "Let it return numpy arrays there, or send its fields as arrays."
 LIBRARY_CHANGE = "It belongs to a library: send its fields as arrays."
 LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
 ITS_ARRAYS = "its arrays"  # the name of the alternative, in inside/conversions.py
+BFLOAT16 = "bfloat16"  # which numpy does not have
+ALL_BFLOAT16 = "There, view(torch.bfloat16) gives these bytes their type again."
+SOME_BFLOAT16 = "Those in bfloat16 need view(torch.int16) before numpy(), and view(torch.bfloat16) in the reader."
+GRADIENT = "Nothing requires a gradient there."
 NUMBERS = "arrays of numbers"
 BYTES = "arrays of bytes"
 COLUMNS = "columns"
@@ -407,13 +411,37 @@ def change_of(program: Program, group: Group, kind: Kind) -> str:
         change = kind.change.replace("{class}", own.type).replace("{line}", own.line)
         return change.replace(OWN_CHANGE, LIBRARY_CHANGE) if is_library(own.line) else change
     if kind.alternative == ITS_ARRAYS:
-        return kind.change.replace("{type}", type_of_form(group))
+        change = kind.change.replace("{type}", type_of_form(group))
+        return say_tensors(group, change)
+    change = say_tensors(group, kind.change)
     is_plain = kind.alternative == "numpy arrays" and not any(
         field.requires_grad for field in group.fields
     )
     if is_plain and version_of(program) >= ZERO_COPY_SINCE:
-        return f"{kind.change} Or, if readers only read, set {ZERO_COPY}=1 before Ray starts."
-    return kind.change
+        return f"{change} Or, if readers only read, set {ZERO_COPY}=1 before Ray starts."
+    return change
+
+
+def say_tensors(group: Group, change: str) -> str:
+    """Return a change with how the tensors of a group become arrays, and become tensors like these again.
+
+    `.numpy()` raises RuntimeError for a tensor that requires a gradient, and TypeError for bfloat16. The alternative
+    that was measured does the same as is said here.
+    """
+    tensors = [field for field in group.fields if field.type.startswith("torch.")]
+    bfloat16 = [field for field in tensors if field.dtype == BFLOAT16]
+    numpy = ".detach()" if any(field.requires_grad for field in tensors) else ""
+    if not all(field.is_contiguous or field.form for field in tensors):
+        numpy += ".contiguous()"
+    back = ""
+    if bfloat16 and len(bfloat16) == len(tensors):
+        numpy += ".view(torch.int16)"
+        back = f" {ALL_BFLOAT16}"
+    elif bfloat16:
+        back = f" {SOME_BFLOAT16}"
+    if ".detach()" in numpy:
+        back += f" {GRADIENT}"
+    return change.replace("{numpy}", f"{numpy}.numpy()").replace("{back}", back)
 
 
 def is_library(line: str) -> bool:
@@ -473,24 +501,24 @@ KINDS = (
     Kind(
         "sparse tensors in the pickle",
         ITS_ARRAYS,
-        "A sparse tensor is copied into the pickle: send its values and indices with .numpy() (of a COO tensor those "
+        "A sparse tensor is copied into the pickle: send its values and indices with {numpy} (of a COO tensor those "
         "of tensor.coalesce()), and make the tensor of them in the reader (torch.sparse_coo_tensor with "
-        "is_coalesced=True, or torch.sparse_compressed_tensor), which is in this number.",
+        "is_coalesced=True, or torch.sparse_compressed_tensor), which is in this number.{back}",
         has_form("sparse"),
     ),
     Kind(
         "nested tensors in the pickle",
         ITS_ARRAYS,
-        "A nested tensor is copied into the pickle: send its values and offsets with .numpy(), and call "
-        "torch.nested.nested_tensor_from_jagged in the reader, which is in this number.",
+        "A nested tensor is copied into the pickle: send its values and offsets with {numpy}, and call "
+        "torch.nested.nested_tensor_from_jagged in the reader, which is in this number.{back}",
         has_form("nested"),
     ),
     Kind(
         "nested tensors in the pickle",
         ITS_ARRAYS,
         "A nested tensor is copied into the pickle: send one tensor of the values of all pieces (torch.cat of "
-        "piece.reshape(-1)) with .numpy(), and the shape of each. Make it again of them in the reader "
-        "(torch.nested.as_nested_tensor), which copies the values, and is in this number.",
+        "piece.reshape(-1)) with {numpy}, and the shape of each. Make it again of them in the reader "
+        "(torch.nested.as_nested_tensor), which copies the values, and is in this number.{back}",
         has_form("nested strided"),
     ),
     Kind(
@@ -516,8 +544,8 @@ KINDS = (
     Kind(
         "tensors in the pickle",
         "numpy arrays",
-        "Torch tensors are copied into the pickle, and out of it by each reader. Send tensor.numpy(), and use "
-        "torch.from_numpy in the reader, which looks at the object store.",
+        "Torch tensors are copied into the pickle, and out of it by each reader. Send tensor{numpy}, and use "
+        "torch.from_numpy in the reader, which looks at the object store.{back}",
         has_tensors,
     ),
     Kind(
