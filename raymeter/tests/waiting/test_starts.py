@@ -213,7 +213,24 @@ def make_one_step() -> Steps:
 def test_what_a_program_without_a_loop_makes_is_made_once(tmp_path):
     path = write_source(tmp_path, ACTORS.format(argument=""))
     assert not new_actors.find(make_actors(path), make_one_step())
-    assert not new_environments.find(make_environments(), make_one_step())
+
+
+@pytest.mark.parametrize(("environments", "count"), [(2, 0), (3, 1), (6, 1)])
+def test_several_environments_on_a_line_of_a_program_without_a_loop_are_named(environments, count):
+    program = make_environments()
+    for task in program.tasks.values():
+        task.runtime_env = 1 + task.runtime_env % environments
+    found = new_environments.find(program, make_one_step())
+    assert len(found) == count
+    assert all("has a runtime_env of its own" in finding.title for finding in found)
+
+
+@pytest.mark.parametrize(("cpus", "saved"), [(1.0, 5), (2.0, 4), (8.0, 0)])
+def test_the_first_workers_of_a_program_without_a_loop_must_start_in_any_case(cpus, saved):
+    program = make_environments()
+    program.recording.clusters[0].cpus = cpus
+    (finding,) = new_environments.find(program, make_one_step())
+    assert [saving.part for saving in finding.savings].count("start") == saved
 
 
 def make_cpus(run: Run | None = None, memory: float = 8 * GIB, **values) -> Program:
