@@ -11,7 +11,7 @@ from raymeter.causes.kept_actors import KeptActors
 from raymeter.causes.new_environments import is_again_and_again, save_start
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Finding, Saving
-from raymeter.profile.effects import acts_alone
+from raymeter.profile.effects import is_same_each_time
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import Program
 from raymeter.profile.starts import CREATION, Start, WarmReading, find_first_methods, find_starts
@@ -87,10 +87,10 @@ class Finder:
         return self.make_finding(line, calls, savings, is_same)
 
     def does_the_same(self, submission: ast.Call, line: str) -> bool:
-        """Return whether `__init__` has the same arguments each time, and reads nothing that may have changed."""
+        """Return whether `__init__` has the same arguments each time, and makes the same of them as what is kept."""
         start = self.program.recording.start
-        is_alone = acts_alone(class_of(submission, line, start), start)
-        return is_alone and has_same_arguments(submission)
+        defined = class_of(submission, line, start)
+        return is_same_each_time(defined, start) and has_same_arguments(submission)
 
     def could_be_kept(self, call: Call) -> bool:
         """Return whether an actor is used in the step that has made it, in no other one, and does not fail."""
@@ -151,7 +151,7 @@ class Finder:
         if not is_same:
             taken = format_milliseconds(self.init_seconds(calls))
             price += f" What __init__ does, {taken}, is not in this number, since it may differ,"
-            price += " or read what has changed."
+            price += " read what has changed, or be needed to begin anew."
         return Finding(
             cause=CAUSE,
             title=f"Actors of {name} are made ({per_step} per step), and used in that step only: "
