@@ -159,13 +159,14 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
-        finding.price = f"{price_of_conversion(other.convert, is_kept)} {finding.price}".rstrip()
+        finding.price += f" {price_of_conversion(other.convert, is_kept)}"
+        finding.price = finding.price.lstrip()
     return finding
 
 
 def price_of_conversion(seconds: float, is_kept: bool) -> str:
     """Return how long converting a message takes, and whether that is in the number."""
-    taken = f"converting one message took {format_milliseconds(seconds)}, which"
+    taken = f"Converting one message took {format_milliseconds(seconds)}, which"
     if is_kept:
         return f"{taken} is not in this number, since one object is sent again: keep what is converted."
     return f"{taken} this number has taken off. Make it that way from the start, and that is saved, too."

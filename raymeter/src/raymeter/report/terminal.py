@@ -35,7 +35,7 @@ class Layout:
     messages: int
     advice: int
     other_lines: bool
-    paragraph_lines: int  # of a title, a change or a price
+    paragraph_lines: int  # of a title or a change; a price is never cut
 
 
 LAYOUTS = (
@@ -177,12 +177,11 @@ def describe_advice(number: int, advice: Advice, layout: Layout, width: int) -> 
     """Return the lines of a piece of advice: its gain, where, what happens, and what to do."""
     finding = advice.finding
     lines = wrap_words(describe_gain(number, advice.prediction), width)
-    texts = [f"{finding.title}.", finding.change]
-    if finding.price:
-        texts.append(f"Price: {finding.price}")
     lines.append(" " * INDENT + relative(finding.line))
-    for text in texts:
+    for text in (f"{finding.title}.", finding.change):
         lines += wrap_paragraph(text, width, layout.paragraph_lines)
+    if finding.price:
+        lines += wrap_paragraph(f"Price: {finding.price}", width)
     others = [relative(line) for line in finding.other_lines if line and line != finding.line]
     if others and layout.other_lines:
         lines += wrap_paragraph(f"Also: {', '.join(others[:3])}", width, 3)
@@ -257,8 +256,8 @@ def wrap_all(lines: list[str], width: int) -> list[str]:
     return wrapped
 
 
-def wrap_paragraph(text: str, width: int, max_lines: int) -> list[str]:
-    """Return the indented lines of a text, which ends with dots if it has more than `max_lines`."""
+def wrap_paragraph(text: str, width: int, max_lines: int | None = None) -> list[str]:
+    """Return the indented lines of a text, which ends with dots if it has more than `max_lines`; None: all of it."""
     indent = " " * INDENT
     return textwrap.wrap(
         text,
