@@ -4,13 +4,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from made_programs import make_loop, make_profile, make_steps
+from made_programs import make_finding, make_loop, make_profile, make_steps
 from raymeter.causes import pickled
 from raymeter.findings import Finding
-from raymeter.inside import conversions
+from raymeter.inside import alternatives, conversions
 from raymeter.profile.events import Alternative, ClassCode, Field, OwnPickling
 from raymeter.profile.program import Program
-from raymeter.report import terminal
+from raymeter.report import terminal, unmeasured
 
 MIB = 2**20
 NOW = Alternative(serialise=0.02, deserialise=0.01, bytes=MIB, inband_bytes=MIB)
@@ -150,6 +150,34 @@ def test_a_way_that_was_never_measured_is_named_without_a_number():
     assert "The largest cause: tensors in the pickle, line" in text
     assert "There was no time to measure what this saves" in text
     assert "saves " not in text.replace("this saves", "")
+
+
+@pytest.mark.parametrize(("values", "reason"), [
+    ({}, "There was no time to measure what this saves."),
+    ({"references": 1}, "not measured for messages with references inside of them."),
+    ({"bytes": 513 * MIB}, "not measured for messages above 512 MiB."),
+    ({"bytes": 512 * MIB}, "There was no time to measure what this saves."),
+])  # fmt: skip
+def test_the_reason_why_nothing_was_measured_is_the_true_one(values, reason):
+    program = make_program(TENSOR)
+    for message in program.messages:
+        message.sent = replace(message.sent, **values)
+    program.recording.sent = [message.sent for message in program.messages]
+    profile = make_profile(program, make_steps())
+    profile.findings = pickled.find(program, make_steps())
+    text = " ".join(terminal.render(profile, 120).split())
+    assert reason in text
+
+
+def test_the_largest_message_that_is_measured_is_that_of_the_recorder():
+    assert unmeasured.MAX_BYTES == alternatives.MAX_BYTES
+
+
+def test_without_a_message_it_is_not_said_that_time_was_missing():
+    profile = make_profile(make_program(TENSOR), make_steps())
+    profile.findings = [make_finding(seconds=0.02)]
+    text = " ".join(terminal.render(profile, 120).split())
+    assert "What this saves is not known." in text
 
 
 @pytest.mark.parametrize(("size", "is_part", "is_named"), [

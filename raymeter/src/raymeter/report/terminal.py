@@ -9,6 +9,7 @@ from raymeter.profile.events import RecorderCost
 from raymeter.profile.lost import count_cut_workers
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
+from raymeter.report.unmeasured import say_why
 from raymeter.report.waiting import say_alone, say_waiting
 from raymeter.report.words import (
     kind_of,
@@ -137,7 +138,7 @@ def say_unmeasured(profile: Profile) -> str:
     finding = max(large, key=lambda finding: finding.seconds)
     place = f"line {relative(finding.line)}"
     text = f"The largest cause: {finding.cause}, {place}: {finding.change}"
-    return f"{text} There was no time to measure what this saves."
+    return f"{text} {say_why(profile, finding)}"
 
 
 def say_cause(advice: Advice, steps: Steps) -> str:
