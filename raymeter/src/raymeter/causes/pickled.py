@@ -132,27 +132,31 @@ def make_finding(
     kind: Kind,
     measured: dict[str, Alternative | None],
 ) -> Finding | None:
-    """Return what an alternative would save; None if it was not measured, or saves little."""
+    """Return what the alternative of a kind would save; None if it was not measured, or saves little.
+
+    measured: what one message took as it is, and in each other way. From that comes the share of sending and of
+    reading that is saved of each recorded message. The conversion counts as a part of sending, unless one is enough
+    for all messages.
+    """
     now = measured.get("as it is")
     other = measured.get(kind.alternative)
     if now is None or other is None:
         return None
-    before = typical_sending(program, group)
-    after = before.with_alternative(now, other)
-    saved_sending = max(0.0, before.seconds - after.seconds)
-    saved = saved_sending + max(0.0, now.deserialise - other.deserialise)
+    sending = typical_sending(program, group)
+    other_sending = sending.with_alternative(now, other)
     is_kept = is_same_object(group)
     convert = 0.0 if is_kept else other.convert
-    saved -= convert
-    if saved < MIN_SAVED_SHARE * (before.seconds + now.deserialise):
+    saved = saved_per_message(sending, other_sending, now, other) - convert
+    if saved < MIN_SAVED_SHARE * (sending.seconds + now.deserialise):
         return None
-    sending_share = 1 - (after.seconds + convert) / max(1e-9, before.seconds)
-    if not convert:
-        sending_share = saved_share(before.seconds, after.seconds)
+    sending_share = saved_share(sending.seconds, other_sending.seconds)
+    if convert:  # it may take longer than what sending saves
+        sending_share = 1 - (other_sending.seconds + convert) / max(1e-9, sending.seconds)
+    reading_share = saved_share(now.deserialise, other.deserialise)
     savings = []
     for message in group.messages:
         savings += save_sending(program, message, sending_share)
-        savings += save_reading(message, saved_share(now.deserialise, other.deserialise))
+        savings += save_reading(message, reading_share)
     change = change_of(program, group, kind)
     if other.share < 1:
         change += f" (Measured with {significant(100 * other.share, 2)} % of the items.)"
@@ -209,6 +213,15 @@ class Sending:
         serialise = kept_share * self.serialise + added
         copy = self.copy * other.bytes / max(1, now.bytes)
         return Sending(serialise, copy)
+
+
+def saved_per_message(
+    sending: Sending, other_sending: Sending, now: Alternative, other: Alternative
+) -> float:
+    """Return the seconds that sending and reading one message in another way save, without the conversion."""
+    saved_sending = max(0.0, sending.seconds - other_sending.seconds)
+    saved_reading = max(0.0, now.deserialise - other.deserialise)
+    return saved_sending + saved_reading
 
 
 def typical_sending(program: Program, group: Group) -> Sending:

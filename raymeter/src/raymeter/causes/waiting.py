@@ -122,15 +122,23 @@ class Finder:
         return finding
 
     def needs_last_pass(self, line: str) -> bool | None:
-        """Return whether a task needs the result of the last one, as the code of the program shows; None if unknown."""
+        """Return whether a task needs the result that the same line got before it, as the code of the program shows.
+
+        True: the innermost loop around the line passes a result on to its next pass. False: neither this loop does,
+        nor any other one inside of a step. None: the code does not show it, or there is no loop, or no code.
+        """
         loops = loops_around(line, self.program.recording.start)
         if not loops:
             return None
         innermost, *outer = loops
         needs_last = innermost.needs_last_pass(line)
-        in_step = [loop for loop in outer if not loop.contains(self.steps.line)]
-        may_need_last = any(loop.needs_last_pass(line) is not False for loop in in_step)
-        return None if needs_last is False and may_need_last else needs_last
+        if needs_last is not False:
+            return needs_last
+        for loop in outer:
+            is_loop_of_steps = loop.contains(self.steps.line)
+            if not is_loop_of_steps and loop.needs_last_pass(line) is not False:
+                return None
+        return False
 
     def split(self, calls: list[Call], is_sure: bool) -> list[tuple[int, Batch]]:
         """Return the tasks of each step for which a thread waits one after the other, if there are at least two.

@@ -317,22 +317,32 @@ class Judge:
         return is_value and (value is None or isinstance(value, ast.Constant))
 
     def computes(self, call: ast.Call, local: Names, made: Names) -> bool:
-        """Return whether a call is one of those that are known to compute."""
+        """Return whether a call does nothing but compute, as its name shows; False for a name that is not known.
+
+        local: names that the function gives a value, or has as arguments. made: names of objects that it has made
+        itself, which it may change. With "np" as a module, and a list `rows` that was made, these compute: `len(rows)`,
+        `np.sin(x)`, `self.method(x)`, `rows.append(x)`, `array.mean()` and `batch.items()`. These don't:
+        `queue.append(x)`, `self.store.append(x)`, `batch.copy(path)` and `max(rows, key=function)`.
+        """
         if any(keyword.arg in CALLBACKS for keyword in call.keywords):
             return False
-        name = last_name(call.func)
-        if isinstance(call.func, ast.Name):
-            return name not in local - self.nested and name in self.nested | set(BUILTINS)
         path = path_of(call.func)
-        root = root_of(path)
-        if root in self.modules - local:
+        name = last_name(call.func)
+        owner = root_of(path)
+        is_direct = path == f"{owner}.{name}"
+        if isinstance(call.func, ast.Name):
+            has_other_value = name in local and name not in self.nested
+            is_known = name in BUILTINS or name in self.nested
+            return is_known and not has_other_value
+        if owner in self.modules and owner not in local:
             return is_of_module(path)
-        if root == "self" and path == f"self.{name}":
+        if owner == "self" and is_direct:
             return name in self.methods
         if name in CHANGES:
-            return root in made and path == f"{root}.{name}"
-        has_arguments = bool(call.args or call.keywords)
-        return name in METHODS or (name in READS and not has_arguments)
+            return owner in made and is_direct
+        if name in READS:
+            return not call.args and not call.keywords
+        return name in METHODS
 
 
 def functions_in(code: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -395,17 +405,24 @@ def names_of_arguments(nodes: list[ast.AST]) -> Names:
 
 
 def made_names(nodes: list[ast.AST]) -> Names:
-    """Return the names of objects that the same code makes, and that have never another value."""
-    stored: Counter[str] = Counter()
-    made: Counter[str] = Counter()
+    """Return the names that have no value but new objects, of which nothing outside of the code knows.
+
+    `rows` is one after `rows = []`. It is none if it is an argument as well, or gets any other value anywhere, as in
+    `rows = queue`, or `for rows in batches`.
+    """
+    values: Counter[str] = Counter()
+    new_values: Counter[str] = Counter()
     for node in nodes:
-        stored.update(stored_name(node))
+        values.update(stored_name(node))
         if isinstance(node, ast.Assign) and is_new(node.value):
-            made.update(target.id for target in node.targets if isinstance(target, ast.Name))
-    return {name for name in made if made[name] == stored[name]} - names_of_arguments(nodes)
+            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            new_values.update(targets)
+    only_new = {name for name in new_values if new_values[name] == values[name]}
+    return only_new - names_of_arguments(nodes)
 
 
 def is_new(value: ast.expr) -> bool:
+    """Return whether an expression makes an object, such as `[]` or `np.zeros(4)`."""
     is_made = isinstance(value, ast.Call) and last_name(value.func) in MAKERS
     return is_made or isinstance(value, NEW_OBJECTS)
 
