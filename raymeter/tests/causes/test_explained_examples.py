@@ -10,16 +10,21 @@ import pytest
 TEXT = resources.files("raymeter").joinpath("report/causes.md").read_text(encoding="utf-8")
 
 
-def example_of(cause: str, number: int) -> str:
-    """Return the code of an example of a section below "# after"."""
-    section = TEXT.partition(f"### {cause}\n")[2].partition("\n### ")[0]
-    codes = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    return codes[number].partition("# after\n")[2]
+def section_of(cause: str) -> str:
+    """Return the text of a cause."""
+    return TEXT.partition(f"### {cause}\n")[2].partition("\n### ")[0]
 
 
-def run_example(cause: str, number: int = 0, **names) -> dict:
+def example_of(cause: str) -> str:
+    """Return the code of the example of a cause below "# after"."""
+    code = re.search(r"```python\n(.*?)```", section_of(cause), re.DOTALL)
+    assert code is not None
+    return code[1].partition("# after\n")[2]
+
+
+def run_example(cause: str, **names) -> dict:
     """Return the names of the reader, which gets what the sender returns or puts in an example."""
-    sender, _, reader = example_of(cause, number).partition("...\n")
+    sender, _, reader = example_of(cause).partition("...\n")
     *first, last = sender.strip().splitlines()
     exec("\n".join(first), names)
     sent = eval(last.removeprefix("return "), names)
@@ -42,7 +47,12 @@ def test_a_masked_array_keeps_its_fill_value_and_its_hard_mask(is_hard):
 def test_a_tensor_that_numpy_does_not_know_is_the_same_in_the_reader():
     torch = pytest.importorskip("torch")
     tensor = torch.arange(6.0, dtype=torch.bfloat16).reshape(2, 3).T.requires_grad_()
-    names = {"torch": torch, "tensor": tensor}
-    read = run_example("tensors in the pickle", number=1, **names)["tensor"]
+    text = section_of("tensors in the pickle")
+    sender = re.search(r"`(tensor\S*view\(torch.int16\)\S*)`", text)
+    reader = re.search(r"`(torch\S*view\(torch.bfloat16\))`", text)
+    assert sender is not None and reader is not None
+    sent = eval(sender[1], {"torch": torch, "tensor": tensor})
+    ray = SimpleNamespace(get=lambda ref: ref)
+    read = eval(reader[1], {"torch": torch, "ray": ray, "ref": sent})
     assert read.dtype == torch.bfloat16
     assert torch.equal(read, tensor.detach())
