@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pickled message has the cause of its type, advice that fits the type, and no number without a measurement."""
 
+import re
 from dataclasses import replace
 
 import pytest
-from made_programs import make_loop, make_profile, make_steps
+from made_programs import make_finding, make_loop, make_profile, make_steps
 from raymeter.causes import pickled
 from raymeter.findings import Finding
+from raymeter.inside import alternatives, conversions
 from raymeter.profile.events import Alternative, ClassCode, Field, OwnPickling
 from raymeter.profile.program import Program
-from raymeter.report import terminal
+from raymeter.report import terminal, unmeasured
 
 MIB = 2**20
 NOW = Alternative(serialise=0.02, deserialise=0.01, bytes=MIB, inband_bytes=MIB)
@@ -151,6 +153,34 @@ def test_a_way_that_was_never_measured_is_named_without_a_number():
     assert "saves " not in text.replace("this saves", "")
 
 
+@pytest.mark.parametrize(("values", "reason"), [
+    ({}, "What this saves was not measured."),
+    ({"references": 1}, "not measured for messages with references inside of them."),
+    ({"bytes": 513 * MIB}, "not measured for messages above 512 MiB."),
+    ({"bytes": 512 * MIB}, "What this saves was not measured."),
+])  # fmt: skip
+def test_the_reason_why_nothing_was_measured_is_the_true_one(values, reason):
+    program = make_program(TENSOR)
+    for message in program.messages:
+        message.sent = replace(message.sent, **values)
+    program.recording.sent = [message.sent for message in program.messages]
+    profile = make_profile(program, make_steps())
+    profile.findings = pickled.find(program, make_steps())
+    text = " ".join(terminal.render(profile, 120).split())
+    assert reason in text
+
+
+def test_the_largest_message_that_is_measured_is_that_of_the_recorder():
+    assert unmeasured.MAX_BYTES == alternatives.MAX_BYTES
+
+
+def test_without_a_message_it_is_not_said_that_time_was_missing():
+    profile = make_profile(make_program(TENSOR), make_steps())
+    profile.findings = [make_finding(seconds=0.02)]
+    text = " ".join(terminal.render(profile, 120).split())
+    assert "What this saves is not known." in text
+
+
 @pytest.mark.parametrize(("size", "is_part", "is_named"), [
     (MIB, False, True), (384, False, False), (384, True, True),
 ])  # fmt: skip
@@ -164,7 +194,7 @@ def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_nam
 @pytest.mark.parametrize(("kind", "form", "cause", "words"), [
     ("made.Frames", "subclass", "subclasses of arrays in the pickle", "made.Frames is a subclass"),
     ("made.Units", "subclass with state", "subclasses of arrays in the pickle", "its attributes beside"),
-    ("numpy.MaskedArray", "masked", "masked arrays in the pickle", "array.data and array.mask"),
+    ("numpy.MaskedArray", "masked", "masked arrays in the pickle", "array.fill_value and array.hardmask"),
     ("scipy.lil_matrix", "lil", "a sparse matrix of Python lists", "matrix.tocsr()"),
     ("scipy.dok_matrix", "dok", "a sparse matrix of Python lists", "scipy.dok_matrix keeps"),
     ("torch.Tensor", "sparse", "sparse tensors in the pickle", "is_coalesced=True"),
@@ -232,9 +262,10 @@ def test_a_slow_conversion_is_named_as_the_price():
     for message in program.messages:
         message.sent.token = 7
     finding = find(program)
-    assert "converting one message took 500 ms" in finding.price
+    assert "Converting one message took 500 ms" in finding.price
     assert "is not in this number" in finding.price
-    assert not find(make_program(alternatives={"as it is": NOW, "columns": FAST})).price
+    fast = find(make_program(alternatives={"as it is": NOW, "columns": FAST}))
+    assert "Converting" not in fast.price
 
 
 @pytest.mark.parametrize("is_verified", [False, True])
@@ -261,11 +292,28 @@ def test_what_converting_each_message_takes_is_in_the_number():
     assert "this number has taken off" in finding.price
 
 
-def test_a_slow_conversion_leaves_the_other_price():
+@pytest.mark.parametrize(("field", "name", "words"), [
+    (replace(TENSOR, type="list", dtype="float"), "arrays of numbers", "+, * and == work on each number"),
+    (replace(TENSOR, type="list", dtype="int"), "columns", "append and pop are missing"),
+    (replace(TENSOR, type="bytearray", dtype="bytes"), "arrays of bytes", "wrap around at 256"),
+    (replace(TENSOR, type="numpy.ndarray"), "one array", "need a copy"),
+])  # fmt: skip
+def test_what_becomes_arrays_has_their_price(field, name, words):
+    finding = find(make_program(field, alternatives={"as it is": NOW, name: FAST}, buffers=2_000))
+    assert finding.savings
+    assert "arrive read-only" in finding.price
+    assert words in finding.price
+
+
+def test_arrays_that_stay_arrays_are_not_said_to_be_no_lists():
+    finding = find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": FAST}))
+    assert finding.price == pickled.READ_ONLY_PRICE
+
+
+def test_the_condition_comes_before_what_a_conversion_takes():
     measured = {"as it is": NOW, "numpy arrays": replace(FAST, convert=0.01)}
     price = find(make_program(TENSOR, alternatives=measured)).price
-    assert price.startswith("converting one message took 10 ms")
-    assert price.endswith(pickled.READ_ONLY_PRICE)
+    assert price.startswith(f"{pickled.READ_ONLY_PRICE} Converting one message took 10 ms")
 
 
 def test_a_measured_part_of_the_items_is_named():
@@ -274,3 +322,45 @@ def test_a_measured_part_of_the_items_is_named():
     assert "(Measured with 2 % of the items.)" in finding.change
     whole = find(make_program(alternatives={"as it is": NOW, "columns": FAST}))
     assert "Measured with" not in whole.change
+
+
+def make_tensor(field: Field):
+    """Return a tensor with the properties of a field."""
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(6.0, dtype=getattr(torch, field.dtype)).reshape(2, 3)
+    if not field.is_contiguous:
+        tensor = tensor.T
+    return tensor.requires_grad_(field.requires_grad)
+
+
+@pytest.mark.parametrize("field", [
+    TENSOR,
+    replace(TENSOR, requires_grad=True),
+    replace(TENSOR, dtype="bfloat16"),
+    replace(TENSOR, dtype="bfloat16", requires_grad=True, is_contiguous=False),
+    replace(TENSOR, is_contiguous=False),
+])  # fmt: skip
+def test_the_advised_change_runs_and_is_the_measured_one(field):
+    finding = find(make_program(field, alternatives={"as it is": NOW, "numpy arrays": FAST}))
+    advised = re.search(r"Send (tensor\S*\(\)),", finding.change)[1]
+    tensor = make_tensor(field)
+    torch = pytest.importorskip("torch")
+    sent = eval(advised, {"torch": torch, "tensor": tensor})
+    measured = conversions.tensors_to_arrays(tensor)
+    assert sent.dtype == measured.dtype
+    assert sent.tolist() == measured.tolist()
+    assert sent.flags.c_contiguous
+    assert ("view(torch.bfloat16)" in finding.change) == (field.dtype == "bfloat16")
+
+
+def test_of_tensors_of_two_types_only_those_in_bfloat16_are_viewed():
+    fields = [TENSOR, replace(TENSOR, path="y", dtype="bfloat16")]
+    finding = find(make_program(*fields, alternatives={"as it is": NOW, "numpy arrays": FAST}))
+    assert "Send tensor.numpy()," in finding.change
+    assert "Those in bfloat16 need view(torch.int16)" in finding.change
+
+
+def test_sparse_values_that_require_a_gradient_are_detached():
+    field = replace(TENSOR, form="sparse", is_contiguous=False, requires_grad=True)
+    finding = find(make_program(field, alternatives={"as it is": NOW, "its arrays": FAST}))
+    assert "with .detach().numpy()" in finding.change

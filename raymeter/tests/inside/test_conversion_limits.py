@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measuring a message in other ways ends soon, whatever the message refers to."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measuring a message makes no copy of an object that owns something, and runs no code of a class that reads itself."""
 
 import collections

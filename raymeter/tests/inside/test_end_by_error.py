@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An error of the recorder ends recording, and the profile says so; the program goes on."""
 
 import json

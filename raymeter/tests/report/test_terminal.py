@@ -146,6 +146,21 @@ def test_a_place_in_the_code_is_never_cut():
     assert seen > 100
 
 
+def test_a_price_is_never_cut_and_is_in_the_summary():
+    seen = 0
+    for seed in range(60):
+        profile = make_wild_profile(seed)
+        text = join_words(terminal.render(profile))
+        advised = summary.summarise(profile)["advice"]
+        for number, advice in enumerate(profile.advice, 1):
+            price = advice.finding.price
+            assert advised[number - 1]["price"] == price
+            if price and f" {number}. saves " in text:
+                assert f"Price: {price} " in text, seed
+                seen += 1
+    assert seen > 20
+
+
 def test_the_other_lines_of_an_advice_are_not_cut():
     place = f"{LONG_FOLDER}other.py:7"
     text = terminal.render(make_loop_profile(make_finding(other_lines=[place])))

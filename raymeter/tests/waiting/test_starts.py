@@ -186,8 +186,34 @@ def test_actors_of_one_step_are_named_and_init_counts_if_it_is_always_the_same(
 def test_an_init_that_may_read_what_has_changed_does_not_count(init, tmp_path):
     path = write_source(tmp_path, ACTORS.format(argument="").replace("torch.ones(4)", init))
     (finding,) = new_actors.find(make_actors(path), make_steps(f"{path}:3"))
-    assert "or read what has changed" in finding.price
+    assert "read what has changed" in finding.price
     assert not any(saving.part == "execute" for saving in finding.savings)
+
+
+@pytest.mark.parametrize("init", [
+    "torch.rand(4)", "np.random.default_rng(3)", "torch.zeros(4).uniform_()", "time.time()", "random.random()"
+])  # fmt: skip
+def test_an_init_that_makes_something_else_each_time_does_not_count(init, tmp_path):
+    text = f"{ACTORS}import numpy as np\nimport random, time\n".format(argument="")
+    path = write_source(tmp_path, text.replace("torch.ones(4)", init))
+    (finding,) = new_actors.find(make_actors(path), make_steps(f"{path}:3"))
+    assert "since it may differ" in finding.price
+    assert not any(saving.part == "execute" for saving in finding.savings)
+
+
+@pytest.mark.parametrize(("code", "counts"), [
+    ("return self.weights.sum()", True),
+    ("self.count = 1", False),
+    ("self.weights += 1", False),
+    ("del self.weights", False),
+    ("return torch.randn(3)", False),
+])  # fmt: skip
+def test_an_actor_that_has_changed_itself_is_not_as_good_as_a_new_one(code, counts, tmp_path):
+    method = f"\n    def score(self):\n        {code}\n\nimport torch"
+    text = ACTORS.format(argument="").replace("\nimport torch", method)
+    path = write_source(tmp_path, text)
+    (finding,) = new_actors.find(make_actors(path), make_steps(f"{path}:3"))
+    assert any(saving.part == "execute" for saving in finding.savings) == counts
 
 
 def test_an_init_that_is_defined_elsewhere_does_not_count(tmp_path):
@@ -214,7 +240,24 @@ def make_one_step() -> Steps:
 def test_what_a_program_without_a_loop_makes_is_made_once(tmp_path):
     path = write_source(tmp_path, ACTORS.format(argument=""))
     assert not new_actors.find(make_actors(path), make_one_step())
-    assert not new_environments.find(make_environments(), make_one_step())
+
+
+@pytest.mark.parametrize(("environments", "count"), [(2, 0), (3, 1), (6, 1)])
+def test_several_environments_on_a_line_of_a_program_without_a_loop_are_named(environments, count):
+    program = make_environments()
+    for task in program.tasks.values():
+        task.runtime_env = 1 + task.runtime_env % environments
+    found = new_environments.find(program, make_one_step())
+    assert len(found) == count
+    assert all("has a runtime_env of its own" in finding.title for finding in found)
+
+
+@pytest.mark.parametrize(("cpus", "saved"), [(1.0, 5), (2.0, 4), (8.0, 0)])
+def test_the_first_workers_of_a_program_without_a_loop_must_start_in_any_case(cpus, saved):
+    program = make_environments()
+    program.recording.clusters[0].cpus = cpus
+    (finding,) = new_environments.find(program, make_one_step())
+    assert [saving.part for saving in finding.savings].count("start") == saved
 
 
 def make_cpus(run: Run | None = None, memory: float = 8 * GIB, **values) -> Program:
@@ -447,6 +490,35 @@ def test_code_that_computes_acts_alone(code, tmp_path):
 def test_code_that_may_reach_something_outside_does_not_act_alone(code, tmp_path):
     path = write_source(tmp_path, ALONE.format(code=code, decorator="@torch.no_grad()"))
     assert not acts_alone(f"{path}:9", start=1.0)
+
+
+@pytest.mark.parametrize(("code", "is_alone"), [
+    ("time.sleep(1)", True), ("begin = time.perf_counter()", False), ("self.total = time.time()", False)
+])  # fmt: skip
+def test_code_that_reads_a_clock_may_measure_what_others_change(code, is_alone, tmp_path):
+    text = f"import time\n{ALONE.format(code=code, decorator='')}"
+    path = write_source(tmp_path, text)
+    assert acts_alone(f"{path}:10", start=1.0) == is_alone
+
+
+METHODS = """
+class Reader:
+    def open(self):
+        return {called}(self.path)
+
+    def read(self):
+        def parse(row):
+            return float(row)
+        return parse(self.open())
+"""
+
+
+@pytest.mark.parametrize(
+    ("called", "is_alone"), [("open", False), ("len", True), ("self.open", True)]
+)
+def test_a_bare_name_is_never_a_method(called, is_alone, tmp_path):
+    path = write_source(tmp_path, METHODS.format(called=called))
+    assert acts_alone(f"{path}:3", start=1.0) == is_alone
 
 
 @pytest.mark.parametrize("line", [

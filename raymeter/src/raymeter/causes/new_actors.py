@@ -8,10 +8,11 @@ Each of them gets a worker process, which starts, imports modules and runs `__in
 import ast
 from collections import defaultdict
 
+from raymeter.causes.kept_actors import KeptActors
 from raymeter.causes.new_environments import is_again_and_again, save_start
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Finding, Saving
-from raymeter.profile.effects import acts_alone
+from raymeter.profile.effects import is_same_each_time
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import Program
 from raymeter.profile.starts import CREATION, Start, WarmReading, find_first_methods, find_starts
@@ -24,7 +25,6 @@ CHANGE = (
     "Make the actors once, before the loop, and call their methods in each step. If they must begin anew, give them a "
     "method that does so."
 )
-PRICE = "they keep their state, their memory and their CPUs from one step to the next."
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
@@ -35,16 +35,25 @@ def find(program: Program, steps: Steps) -> list[Finding]:
         if call.kind == "actor" and call.line and is_in_step:
             by_line[call.line].append(call)
     finder = Finder(program, steps)
-    findings = []
+    kept = dict(by_line)
     for line, calls in by_line.items():
+        if not finder.are_used_once(line, calls):
+            del kept[line]
+    actors = KeptActors(program, steps, kept)
+    if not actors.have_room():
+        return []
+    findings = []
+    for line, calls in kept.items():
         finding = finder.find_at_line(line, calls)
-        if finding is not None:
-            findings.append(finding)
+        findings.append(finding)
     return findings
 
 
 class Finder:
-    """Judge the lines that make actors."""
+    """Judge the lines that make actors.
+
+    What an actor needs to begin must be sent in any case, so a call that sends data is not saved.
+    """
 
     def __init__(self, program: Program, steps: Steps) -> None:
         self.program = program
@@ -60,25 +69,29 @@ class Finder:
             elif task.actor:
                 self.methods[task.actor].append(task)
 
-    def find_at_line(self, line: str, calls: list[Call]) -> Finding | None:
-        """Return a finding if the actors of a line could be kept from one step to the next."""
+    def are_used_once(self, line: str, calls: list[Call]) -> bool:
+        """Return whether the actors of a line are made in most steps, and are needed in no other one."""
         numbers = {self.steps.of(call.start) for call in calls}
         made = submissions_in(line, self.program.recording.start)
         if not is_again_and_again(numbers, self.steps) or not made:
-            return None  # a library makes them, or they are made once, or now and then
-        if not all(self.could_be_kept(call) for call in calls):
-            return None
+            return False  # a library makes them, or they are made once, or now and then
+        return all(self.could_be_kept(call) for call in calls)
+
+    def find_at_line(self, line: str, calls: list[Call]) -> Finding:
+        """Return what it saves to keep the actors of a line from one step to the next."""
+        made = submissions_in(line, self.program.recording.start)
         is_same = all(self.does_the_same(submission, line) for submission in made)
         savings: list[Saving] = []
         for call in calls:
-            savings += self.save_actor(call, is_same)
+            of_actor = self.save_actor(call, is_same)
+            savings += of_actor
         return self.make_finding(line, calls, savings, is_same)
 
     def does_the_same(self, submission: ast.Call, line: str) -> bool:
-        """Return whether `__init__` has the same arguments each time, and reads nothing that may have changed."""
+        """Return whether `__init__` has the same arguments each time, and makes the same of them as what is kept."""
         start = self.program.recording.start
-        is_alone = acts_alone(class_of(submission, line, start), start)
-        return is_alone and has_same_arguments(submission)
+        defined = class_of(submission, line, start)
+        return is_same_each_time(defined, start) and has_same_arguments(submission)
 
     def could_be_kept(self, call: Call) -> bool:
         """Return whether an actor is used in the step that has made it, in no other one, and does not fail."""
@@ -92,9 +105,8 @@ class Finder:
     def save_actor(self, call: Call, is_same: bool) -> list[Saving]:
         """Return what is saved if an actor is there already: `__init__`, too, if it is always the same."""
         savings: list[Saving] = []
-        if (
-            not call.messages and not call.left_out_messages
-        ):  # what it needs must be sent in any case
+        sends_data = bool(call.messages or call.left_out_messages)
+        if not sends_data:
             moment = call.start + call.seconds / 2
             savings.append(Saving(call.process, call.thread, moment, call.seconds, "call"))
         start = self.start_of(call)
@@ -135,11 +147,12 @@ class Finder:
         seconds = total(savings) / self.steps.count
         per_step = significant(len(calls) / self.steps.count, 2)
         name = calls[0].name.removesuffix(".__init__")
-        price = PRICE
+        actors = KeptActors(self.program, self.steps, {line: calls})
+        price = actors.price
         if not is_same:
             taken = format_milliseconds(self.init_seconds(calls))
             price += f" What __init__ does, {taken}, is not in this number, since it may differ,"
-            price += " or read what has changed."
+            price += " read what has changed, or be needed to begin anew."
         return Finding(
             cause=CAUSE,
             title=f"Actors of {name} are made ({per_step} per step), and used in that step only: "

@@ -8,6 +8,7 @@ with different runtime environments use different worker processes").
 from collections import defaultdict
 from itertools import chain
 
+from raymeter.causes.capacity import Capacity
 from raymeter.causes.savings import middle, total
 from raymeter.findings import Finding, Saving
 from raymeter.profile.program import Program
@@ -18,7 +19,7 @@ from raymeter.units import format_milliseconds, significant
 
 CAUSE = "a new runtime_env in each step"
 MIN_STEPS = 0.5  # of the steps, in which workers start
-MIN_COUNT = 3  # of these steps: what a program without a loop does in its only step is done once
+MIN_COUNT = 3  # of these steps; of environments, if the whole program is one step
 VARIABLES = "env_vars"
 CHANGE = (
     "Use one runtime_env for all steps, and pass what differs as an argument of the task. Ray starts other workers for "
@@ -46,10 +47,18 @@ def find(program: Program, steps: Steps) -> list[Finding]:
             by_line[call.line].append(start)
     findings = []
     for line, starts in by_line.items():
-        numbers = {steps.of(start.task.submitted or 0.0) for start in starts}
-        if is_again_and_again(numbers, steps) and differ_in_variables(starts):
+        if are_again_and_again(starts, steps) and differ_in_variables(starts):
             findings.append(make_finding(program, steps, line, starts))
     return findings
+
+
+def are_again_and_again(starts: list[Start], steps: Steps) -> bool:
+    """Return whether the tasks of a line bring new environments in most steps, or several in the only step."""
+    if steps.is_whole_program:
+        environments = {start.task.runtime_env for start in starts}
+        return len(environments) >= MIN_COUNT
+    numbers = {steps.of(start.task.submitted or 0.0) for start in starts}
+    return is_again_and_again(numbers, steps)
 
 
 def differ_in_variables(starts: list[Start]) -> bool:
@@ -61,9 +70,25 @@ def differ_in_variables(starts: list[Start]) -> bool:
 
 
 def is_again_and_again(numbers: set[int | None], steps: Steps) -> bool:
-    """Return whether something is done in enough steps to be a part of each."""
+    """Return whether something is done in enough steps to be a part of each.
+
+    What a program without a loop does in its only step is done once.
+    """
     count = len(numbers - {None})
     return count >= max(MIN_COUNT, MIN_STEPS * steps.count)
+
+
+def avoidable_starts(program: Program, steps: Steps, starts: list[Start]) -> list[Start]:
+    """Return the starts that one environment for all would save.
+
+    If the whole program is one step, the workers that first have a CPU each must start in any case.
+    """
+    if not steps.is_whole_program:
+        return starts
+    slots = Capacity(program).slots_of([start.task for start in starts])
+    needed = len(starts) if slots is None else slots
+    in_order = sorted(starts, key=lambda start: start.end)
+    return in_order[needed:]
 
 
 def first_uses(program: Program) -> dict[int, float]:
@@ -79,15 +104,16 @@ def first_uses(program: Program) -> dict[int, float]:
 def make_finding(program: Program, steps: Steps, line: str, starts: list[Start]) -> Finding:
     reading = WarmReading(program)
     savings = []
-    for start in starts:
+    for start in avoidable_starts(program, steps, starts):
         savings += save_start(start, reading)
     seconds = total(savings) / steps.count
     per_step = significant(len(starts) / steps.count, 2)
     name = starts[0].task.name
+    reason = "of its own" if steps.is_whole_program else "that no step before had"
     option = line_of_option(line, program.recording.start, "runtime_env")
     return Finding(
         cause=CAUSE,
-        title=f"Workers start ({per_step} per step), because {name} has a runtime_env that no step before had: "
+        title=f"Workers start ({per_step} per step), because {name} has a runtime_env {reason}: "
         f"{format_milliseconds(seconds)} of work",
         line=option or line,
         change=CHANGE,

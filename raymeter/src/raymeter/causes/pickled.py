@@ -38,11 +38,37 @@ OWN_CHANGE = "Let it return numpy arrays there, or send its fields as arrays."
 LIBRARY_CHANGE = "It belongs to a library: send its fields as arrays."
 LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
 ITS_ARRAYS = "its arrays"  # the name of the alternative, in inside/conversions.py
-READ_ONLY = ("numpy arrays", "contiguous arrays", "without its own pickling", ITS_ARRAYS)
+BFLOAT16 = "bfloat16"  # which numpy does not have
+ALL_BFLOAT16 = "There, view(torch.bfloat16) gives these bytes their type again."
+SOME_BFLOAT16 = "Those in bfloat16 need view(torch.int16) before numpy(), and view(torch.bfloat16) in the reader."
+GRADIENT = "Nothing requires a gradient there."
+NUMBERS = "arrays of numbers"
+BYTES = "arrays of bytes"
+COLUMNS = "columns"
+ONE_ARRAY = "one array"
+READ_ONLY = (
+    "numpy arrays",
+    "contiguous arrays",
+    "without its own pickling",
+    ITS_ARRAYS,
+    NUMBERS,
+    BYTES,
+    COLUMNS,
+    ONE_ARRAY,
+)
 READ_ONLY_PRICE = (
     "The arrays arrive read-only: readers must not write into them, nor into tensors made of them. "
     "Those that write need a copy."
 )
+LIST_PRICE = (
+    "An array is no list: +, * and == work on each number, append and pop are missing, and what is beyond 64 bits "
+    "wraps around. Readers that need a list call tolist()."
+)
+BYTES_PRICE = (
+    "An array is no bytes object: + and == work on each byte, and wrap around at 256. Readers that need one call "
+    "tobytes(), which copies."
+)
+ALTERNATIVE_PRICES = {NUMBERS: LIST_PRICE, COLUMNS: LIST_PRICE, BYTES: BYTES_PRICE}
 
 
 @dataclass(frozen=True)
@@ -107,25 +133,28 @@ def make_finding(
     kind: Kind,
     measured: dict[str, Alternative | None],
 ) -> Finding | None:
-    """Return what an alternative would save; None if it was not measured, or saves little."""
+    """Return what the alternative of a kind would save; None if it was not measured, or saves little.
+
+    measured: what one message took as it is, and in each other way. From that comes the share of sending and of
+    reading that is saved of each recorded message. The conversion counts as a part of sending, unless one is enough
+    for all messages.
+    """
     now = measured.get("as it is")
     other = measured.get(kind.alternative)
     if now is None or other is None:
         return None
-    before = typical_sending(program, group)
-    after = before.with_alternative(now, other)
-    saved_sending = max(0.0, before.seconds - after.seconds)
-    are_read = now.is_read and other.is_read
-    reading_share = saved_share(now.deserialise, other.deserialise) if are_read else 0.0
-    saved = saved_sending + reading_share * now.deserialise
+    sending = typical_sending(program, group)
+    other_sending = sending.with_alternative(now, other)
     is_kept = is_same_object(group)
     convert = 0.0 if is_kept else other.convert
-    saved -= convert
-    if saved < MIN_SAVED_SHARE * (before.seconds + now.deserialise):
+    saved = saved_per_message(sending, other_sending, now, other) - convert
+    if saved < MIN_SAVED_SHARE * (sending.seconds + now.deserialise):
         return None
-    sending_share = 1 - (after.seconds + convert) / max(1e-9, before.seconds)
-    if not convert:
-        sending_share = saved_share(before.seconds, after.seconds)
+    sending_share = saved_share(sending.seconds, other_sending.seconds)
+    if convert:  # it may take longer than what sending saves
+        sending_share = 1 - (other_sending.seconds + convert) / max(1e-9, sending.seconds)
+    are_read = now.is_read and other.is_read
+    reading_share = saved_share(now.deserialise, other.deserialise) if are_read else 0.0
     savings = []
     for message in group.messages:
         savings += save_sending(program, message, sending_share)
@@ -136,13 +165,14 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
-        finding.price = f"{price_of_conversion(other.convert, is_kept)} {finding.price}".rstrip()
+        finding.price += f" {price_of_conversion(other.convert, is_kept)}"
+        finding.price = finding.price.lstrip()
     return finding
 
 
 def price_of_conversion(seconds: float, is_kept: bool) -> str:
     """Return how long converting a message takes, and whether that is in the number."""
-    taken = f"converting one message took {format_milliseconds(seconds)}, which"
+    taken = f"Converting one message took {format_milliseconds(seconds)}, which"
     if is_kept:
         return f"{taken} is not in this number, since one object is sent again: keep what is converted."
     return f"{taken} this number has taken off. Make it that way from the start, and that is saved, too."
@@ -187,6 +217,19 @@ class Sending:
         return Sending(serialise, copy)
 
 
+def saved_per_message(
+    sending: Sending, other_sending: Sending, now: Alternative, other: Alternative
+) -> float:
+    """Return the seconds that sending and reading one message in another way save, without the conversion.
+
+    Reading saves nothing if either way was only sent, because reading it runs code of its classes.
+    """
+    saved_sending = max(0.0, sending.seconds - other_sending.seconds)
+    if not (now.is_read and other.is_read):
+        return saved_sending
+    return saved_sending + max(0.0, now.deserialise - other.deserialise)
+
+
 def typical_sending(program: Program, group: Group) -> Sending:
     """Return what sending a message of a group takes in the median, as it was recorded."""
     serialise = median(message.sent.seconds for message in group.messages)
@@ -210,9 +253,17 @@ def build_finding(
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
         settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
-        price=READ_ONLY_PRICE if kind.alternative in READ_ONLY else "",
+        price=price_of_alternative(kind.alternative),
         other_lines=others,
     )
+
+
+def price_of_alternative(alternative: str) -> str:
+    """Return what readers must do in another way if a message is sent so; "" if nothing."""
+    if alternative not in READ_ONLY:
+        return ""
+    words = ALTERNATIVE_PRICES.get(alternative, "")
+    return f"{READ_ONLY_PRICE} {words}".rstrip()
 
 
 def say_class_code(group: Group) -> str:
@@ -380,13 +431,37 @@ def change_of(program: Program, group: Group, kind: Kind) -> str:
         change = kind.change.replace("{class}", own.type).replace("{line}", own.line)
         return change.replace(OWN_CHANGE, LIBRARY_CHANGE) if is_library(own.line) else change
     if kind.alternative == ITS_ARRAYS:
-        return kind.change.replace("{type}", type_of_form(group))
+        change = kind.change.replace("{type}", type_of_form(group))
+        return say_tensors(group, change)
+    change = say_tensors(group, kind.change)
     is_plain = kind.alternative == "numpy arrays" and not any(
         field.requires_grad for field in group.fields
     )
     if is_plain and version_of(program) >= ZERO_COPY_SINCE:
-        return f"{kind.change} Or, if readers only read, set {ZERO_COPY}=1 before Ray starts."
-    return kind.change
+        return f"{change} Or, if readers only read, set {ZERO_COPY}=1 before Ray starts."
+    return change
+
+
+def say_tensors(group: Group, change: str) -> str:
+    """Return a change with how the tensors of a group become arrays, and become tensors like these again.
+
+    `.numpy()` raises RuntimeError for a tensor that requires a gradient, and TypeError for bfloat16. The alternative
+    that was measured does the same as is said here.
+    """
+    tensors = [field for field in group.fields if field.type.startswith("torch.")]
+    bfloat16 = [field for field in tensors if field.dtype == BFLOAT16]
+    numpy = ".detach()" if any(field.requires_grad for field in tensors) else ""
+    if not all(field.is_contiguous or field.form for field in tensors):
+        numpy += ".contiguous()"
+    back = ""
+    if bfloat16 and len(bfloat16) == len(tensors):
+        numpy += ".view(torch.int16)"
+        back = f" {ALL_BFLOAT16}"
+    elif bfloat16:
+        back = f" {SOME_BFLOAT16}"
+    if ".detach()" in numpy:
+        back += f" {GRADIENT}"
+    return change.replace("{numpy}", f"{numpy}.numpy()").replace("{back}", back)
 
 
 def is_library(line: str) -> bool:
@@ -431,8 +506,9 @@ KINDS = (
     Kind(
         "masked arrays in the pickle",
         ITS_ARRAYS,
-        "A masked array is copied into the pickle: send array.data and array.mask as two arrays. The reader makes "
-        "numpy.ma.MaskedArray(data, mask, copy=False) of them, which is in this number.",
+        "A masked array is copied into the pickle: send array.data and array.mask as two arrays, with array.fill_value "
+        "and array.hardmask. The reader makes numpy.ma.MaskedArray(data, mask, fill_value=fill_value, "
+        "hard_mask=hardmask, copy=False) of them, which is in this number.",
         has_form("masked"),
     ),
     Kind(
@@ -445,25 +521,25 @@ KINDS = (
     Kind(
         "sparse tensors in the pickle",
         ITS_ARRAYS,
-        "A sparse tensor is copied into the pickle: send its values and indices with .numpy() (of a COO tensor those "
+        "A sparse tensor is copied into the pickle: send its values and indices with {numpy} (of a COO tensor those "
         "of tensor.coalesce()), and make the tensor of them in the reader (torch.sparse_coo_tensor with "
-        "is_coalesced=True, or torch.sparse_compressed_tensor), which is in this number.",
+        "is_coalesced=True, or torch.sparse_compressed_tensor), which is in this number.{back}",
         has_form("sparse"),
     ),
     Kind(
         "nested tensors in the pickle",
         ITS_ARRAYS,
         "A nested tensor is copied into the pickle, with all memory behind it: send the values and offsets of "
-        "tensor.contiguous(), which has no gaps, with .numpy(). Call torch.nested.nested_tensor_from_jagged in the "
-        "reader, which is in this number.",
+        "tensor.contiguous(), which has no gaps, with {numpy}. Call torch.nested.nested_tensor_from_jagged in the "
+        "reader, which is in this number.{back}",
         has_form("nested"),
     ),
     Kind(
         "nested tensors in the pickle",
         ITS_ARRAYS,
         "A nested tensor is copied into the pickle: send one tensor of the values of all pieces (torch.cat of "
-        "piece.reshape(-1)) with .numpy(), and the shape of each. Make it again of them in the reader "
-        "(torch.nested.as_nested_tensor), which copies the values, and is in this number.",
+        "piece.reshape(-1)) with {numpy}, and the shape of each. Make it again of them in the reader "
+        "(torch.nested.as_nested_tensor), which copies the values, and is in this number.{back}",
         has_form("nested strided"),
     ),
     Kind(
@@ -489,8 +565,8 @@ KINDS = (
     Kind(
         "tensors in the pickle",
         "numpy arrays",
-        "Torch tensors are copied into the pickle, and out of it by each reader. Send tensor.numpy(), and use "
-        "torch.from_numpy in the reader, which looks at the object store.",
+        "Torch tensors are copied into the pickle, and out of it by each reader. Send tensor{numpy}, and use "
+        "torch.from_numpy in the reader, which looks at the object store.{back}",
         has_tensors,
     ),
     Kind(
@@ -502,13 +578,13 @@ KINDS = (
     ),
     Kind(
         "lists of numbers",
-        "arrays of numbers",
+        NUMBERS,
         "Each number is a Python object: send one numpy array (numpy.asarray) in place of the list.",
         has_numbers,
     ),
     Kind(
         "bytes in the pickle",
-        "arrays of bytes",
+        BYTES,
         "Bytes are copied by each reader: send numpy.frombuffer(data, numpy.uint8), which readers look at "
         "in the store.",
         has_bytes,
@@ -536,13 +612,13 @@ KINDS = (
     ),
     Kind(
         "many small arrays",
-        "one array",
+        ONE_ARRAY,
         "The time goes with the number of arrays, not with their bytes: send one array, and the offsets of the parts.",
         has_many_arrays,
     ),
     Kind(
         "Python objects in the pickle",
-        "columns",
+        COLUMNS,
         "Python objects are pickled one by one, and made again by each reader. Send one array for each field (of "
         "strings: an Arrow array; of lists of numbers: one array of all numbers, and one of the lengths), and let "
         "readers work with the arrays.",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from raymeter.causes.capacity import MAX_MEMORY
 from raymeter.causes.savings import total
 from raymeter.causes.work_of_tasks import WorkOfTasks
 from raymeter.findings import Finding
@@ -28,7 +29,6 @@ NEEDED = 1.0  # CPUs of a task that computes in one thread
 MAX_OF_THREADS = 0.1  # of the time of a task, in which other threads of its process compute
 MIN_MEASURED = 0.5  # of the tasks, of which the CPU time is known
 MIN_COMPUTING = 0.5  # of its time: a task that computes less waits for something else
-MAX_MEMORY = 0.5  # of that of the cluster
 MIN_GAIN = 0.1  # of the time of the tasks
 
 

@@ -2,13 +2,14 @@
 """Find loops that wait for one task after the other, although the tasks may not need each other.
 
 Sources: "Anti-pattern: calling ray.get in a loop harms parallelism" in Ray's documentation, and reports such as
-ray#25448. What a change gains is limited by the actors, by the CPUs that Ray has for tasks, and by the cores, as far as
-the tasks compute.
+ray#25448. What a change gains is limited by the actors, by the CPUs and the other resources that Ray has for tasks,
+and by the cores, as far as the tasks compute. Nothing is said of tasks whose memory would not fit at the same time.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 
+from raymeter.causes.capacity import Capacity
 from raymeter.causes.savings import total
 from raymeter.causes.waits import Lane, group_by_lane
 from raymeter.causes.work_of_tasks import WorkOfTasks
@@ -96,6 +97,7 @@ class Finder:
         self.program = program
         self.steps = steps
         self.work = WorkOfTasks(program)
+        self.capacity = Capacity(program)
 
     def find_at_line(self, line: str, lanes: dict[Lane, list[Call]]) -> Finding | None:
         """Return a finding if tasks of a step could run at the same time, or those of several steps."""
@@ -121,15 +123,23 @@ class Finder:
         return finding
 
     def needs_last_pass(self, line: str) -> bool | None:
-        """Return whether a task needs the result of the last one, as the code of the program shows; None if unknown."""
+        """Return whether a task needs the result that the same line got before it, as the code of the program shows.
+
+        True: the innermost loop around the line passes a result on to its next pass. False: neither this loop does,
+        nor any other one inside of a step. None: the code does not show it, or there is no loop, or no code.
+        """
         loops = loops_around(line, self.program.recording.start)
         if not loops:
             return None
         innermost, *outer = loops
         needs_last = innermost.needs_last_pass(line)
-        in_step = [loop for loop in outer if not loop.contains(self.steps.line)]
-        may_need_last = any(loop.needs_last_pass(line) is not False for loop in in_step)
-        return None if needs_last is False and may_need_last else needs_last
+        if needs_last is not False:
+            return needs_last
+        for loop in outer:
+            is_loop_of_steps = loop.contains(self.steps.line)
+            if not is_loop_of_steps and loop.needs_last_pass(line) is not False:
+                return None
+        return False
 
     def split(self, calls: list[Call], is_sure: bool) -> list[tuple[int, Batch]]:
         """Return the tasks of each step for which a thread waits one after the other, if there are at least two.
@@ -192,23 +202,28 @@ class Finder:
         """Return which share of the time of a batch is saved, if it runs at the same time as the others of its step."""
         computing = 0.0
         occupied = 0.0
-        for other in together:
-            for task in other.tasks:
-                computing += self.work.computing_seconds(task)
-                occupied += self.work.cpu_seconds(task)
+        tasks = tasks_of(together)
+        for task in tasks:
+            computing += self.work.computing_seconds(task)
+            occupied += self.work.cpu_seconds(task)
         on_cores = computing / self.work.cores
         on_cpus = occupied / max(1.0, self.work.cpus)
-        least = max(batch.least_seconds, on_cores, on_cpus)
+        on_others = self.capacity.least_seconds(tasks)
+        least = max(batch.least_seconds, on_cores, on_cpus, on_others)
         return max(0.0, 1 - least / batch.seconds)
 
     def make_finding(self, line: str, by_step: list[list[Batch]]) -> Finding | None:
-        """Return what it would gain to run the tasks of each batch at the same time; None if that is little.
+        """Return what it would gain to run the tasks of each batch at the same time.
 
+        It is None if that is little, or if the memory would not be enough.
         k tasks at the same time are as fast as one after the other, each in a k-th of its time.
         """
         savings: list[Saving] = []
         waits: list[Wait] = []
         for together in by_step:
+            tasks = tasks_of(together)
+            if not self.capacity.has_memory(tasks):
+                return None
             for batch in together:
                 waits += batch.waits
                 share = self.saved_share(batch, together)
@@ -231,6 +246,14 @@ class Finder:
             seconds=saved / count,
             savings=savings,
         )
+
+
+def tasks_of(batches: list[Batch]) -> list[Task]:
+    """Return the tasks of all batches."""
+    tasks = []
+    for batch in batches:
+        tasks += batch.tasks
+    return tasks
 
 
 def calls_of_steps(program: Program, steps: Steps) -> list[Call]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limit how long a conversion of a message may take, and how deep inside of each other the parts are that it looks at.
 
 Converting takes Python's time for each part, and pickling C's. A message that refers to the same parts again and again

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Judge whether a message may be read where it was sent, to measure this: that makes copies of its objects.
 
 A copy of an object that owns a folder or a handle takes it away when it ends, and a class may do anything when it is

@@ -3,7 +3,8 @@
 
 All code of its function, or of its class, must call only what is known to compute: functions of Python, numpy and
 torch, methods of arrays and lists, and each other. Of a file, a service, a library, a decorator, or anything else that
-the module of the code has, nothing is shown. What is changed must have been made by the same code.
+the module of the code has, nothing is shown. What is changed must have been made by the same code. Code that reads a
+clock is not shown to be alone: it may measure how long something takes, which others change.
 """
 
 import ast
@@ -45,6 +46,37 @@ OUTSIDE = (  # parts of the names of functions of these modules that reach files
     "fromfunction",
     "piecewise",
     "Parallel",
+)
+CLOCKS = (
+    "asctime",
+    "ctime",
+    "gmtime",
+    "localtime",
+    "monotonic",
+    "monotonic_ns",
+    "perf_counter",
+    "perf_counter_ns",
+    "process_time",
+    "process_time_ns",
+    "strftime",
+    "thread_time",
+    "thread_time_ns",
+    "time",
+    "time_ns",
+)
+RANDOM = (  # parts of the names of functions whose result differs each time
+    "bernoulli",
+    "choice",
+    "integers",
+    "multinomial",
+    "normal",
+    "permutation",
+    "poisson",
+    "rand",
+    "sample",
+    "seed",
+    "shuffle",
+    "uniform",
 )
 BUILTINS = (
     "abs",
@@ -140,19 +172,33 @@ Names = set[str]
 
 def acts_alone(line: str, start: float) -> bool:
     """Return whether the code of the function that is defined in a line reaches nothing outside of its process."""
+    judge = judge_at(line, start)
+    return judge is not None and judge.acts_alone()
+
+
+def is_same_each_time(line: str, start: float) -> bool:
+    """Return whether a class acts alone, makes no random numbers, and only its `__init__` stores into `self`.
+
+    An object of it that has done its work is then as good as a new one.
+    """
+    judge = judge_at(line, start)
+    return judge is not None and judge.acts_alone() and judge.has_no_state()
+
+
+def judge_at(line: str, start: float) -> "Judge | None":
+    """Return the judge of the code that is defined in a line; None if parts of this code are elsewhere, or unknown."""
     file, number = split_line(line)
     tree = read_tree(file, start)
     code = None if tree is None else outermost_definition(tree, number)
     if tree is None or code is None or not has_known_decorators(code):
-        return False
+        return None
     if isinstance(code, ast.ClassDef) and (code.bases or code.keywords):
-        return False  # of which the code is elsewhere
+        return None  # of which the code is elsewhere
     module = names_of_module(tree)
     if "*" in module:
-        return False  # any name may be one of another module
+        return None  # any name may be one of another module
     modules = {name for name in modules_of(tree) if module[name] == 1}
-    judge = Judge(code, modules, set(module))
-    return judge.acts_alone()
+    return Judge(code, modules, set(module))
 
 
 def outermost_definition(tree: ast.Module, number: int) -> ast.AST | None:
@@ -219,12 +265,12 @@ class Judge:
     """Say of each part of some code whether it computes."""
 
     def __init__(self, code: ast.AST, modules: Names, module: Names) -> None:
-        functions = [node for node in ast.walk(code) if isinstance(node, FUNCTIONS)]
         self.code = code
         self.modules = modules
-        self.own = {node.name for node in functions}
+        self.methods = {node.name: node for node in functions_in_body(code)}
         self.outside = module - modules - {getattr(code, "name", "")}
-        self.functions = functions
+        self.functions = functions_in(code)
+        self.nested = nested_functions(code)
         self.skipped = unimportant_nodes(code)
 
     def acts_alone(self) -> bool:
@@ -234,6 +280,16 @@ class Judge:
         is_class = isinstance(self.code, ast.ClassDef)
         parts = [self.code, *self.functions] if is_class else self.functions
         return all(map(self.is_pure, parts))
+
+    def has_no_state(self) -> bool:
+        """Return whether no function makes random numbers, and none but `__init__` stores into `self`."""
+        for node in ast.walk(self.code):
+            if isinstance(node, ast.Call) and is_random(node):
+                return False
+        for name, method in self.methods.items():
+            if name != "__init__" and any(map(stores_into_self, ast.walk(method))):
+                return False
+        return True
 
     def is_pure(self, part: ast.AST) -> bool:
         """Return whether a function, or the body of a class, uses nothing that its module has, and only computes."""
@@ -262,27 +318,74 @@ class Judge:
         return is_value and (value is None or isinstance(value, ast.Constant))
 
     def computes(self, call: ast.Call, local: Names, made: Names) -> bool:
-        """Return whether a call is one of those that are known to compute."""
+        """Return whether a call does nothing but compute, as its name shows; False for a name that is not known.
+
+        local: names that the function gives a value, or has as arguments. made: names of objects that it has made
+        itself, which it may change. With "np" as a module, and a list `rows` that was made, these compute: `len(rows)`,
+        `np.sin(x)`, `self.method(x)`, `rows.append(x)`, `array.mean()` and `batch.items()`. These don't:
+        `queue.append(x)`, `self.store.append(x)`, `batch.copy(path)` and `max(rows, key=function)`.
+        """
         if any(keyword.arg in CALLBACKS for keyword in call.keywords):
             return False
-        name = last_name(call.func)
-        if isinstance(call.func, ast.Name):
-            return name not in local - self.own and (name in BUILTINS or name in self.own)
         path = path_of(call.func)
-        root = root_of(path)
-        if root in self.modules - local:
+        name = last_name(call.func)
+        owner = root_of(path)
+        is_direct = path == f"{owner}.{name}"
+        if isinstance(call.func, ast.Name):
+            has_other_value = name in local and name not in self.nested
+            is_known = name in BUILTINS or name in self.nested
+            return is_known and not has_other_value
+        if owner in self.modules and owner not in local:
             return is_of_module(path)
-        if root == "self" and path == f"self.{name}":
-            return name in self.own
+        if owner == "self" and is_direct:
+            return name in self.methods
         if name in CHANGES:
-            return root in made and path == f"{root}.{name}"
-        has_arguments = bool(call.args or call.keywords)
-        return name in METHODS or (name in READS and not has_arguments)
+            return owner in made and is_direct
+        if name in READS:
+            return not call.args and not call.keywords
+        return name in METHODS
+
+
+def functions_in(code: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return all functions of some code, and itself if it is one."""
+    return [node for node in ast.walk(code) if isinstance(node, FUNCTIONS)]
+
+
+def functions_in_body(code: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the methods of a class; [] for a function."""
+    if not isinstance(code, ast.ClassDef):
+        return []
+    return [node for node in code.body if isinstance(node, FUNCTIONS)]
+
+
+def nested_functions(code: ast.AST) -> Names:
+    """Return the functions that code may call by their bare name. This never means a method of a class."""
+    methods: set[ast.AST] = set()
+    for node in ast.walk(code):
+        methods.update(functions_in_body(node))
+    names_of_methods = {getattr(method, "name", "") for method in methods}
+    nested = {node.name for node in functions_in(code) if node not in methods}
+    return nested - names_of_methods
+
+
+def is_random(call: ast.Call) -> bool:
+    """Return whether a call may make random numbers, by the name of its function, or of its module."""
+    path = path_of(call.func) or last_name(call.func)
+    return any(part in path for part in RANDOM)
+
+
+def stores_into_self(node: ast.AST) -> bool:
+    """Return whether a node gives an attribute of `self` a value, or deletes it."""
+    if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load):
+        return False
+    return path_of(node.value) == "self"
 
 
 def is_of_module(path: str) -> bool:
     """Return whether a function of a module, such as "np.random.normal", computes."""
-    _, *inner, _ = path.split(".")
+    _, *inner, name = path.split(".")
+    if name in CLOCKS:
+        return False
     is_inside = all(name in SUBMODULES for name in inner)
     return is_inside and not any(part in path for part in OUTSIDE)
 
@@ -303,17 +406,24 @@ def names_of_arguments(nodes: list[ast.AST]) -> Names:
 
 
 def made_names(nodes: list[ast.AST]) -> Names:
-    """Return the names of objects that the same code makes, and that have never another value."""
-    stored: Counter[str] = Counter()
-    made: Counter[str] = Counter()
+    """Return the names that have no value but new objects, of which nothing outside of the code knows.
+
+    `rows` is one after `rows = []`. It is none if it is an argument as well, or gets any other value anywhere, as in
+    `rows = queue`, or `for rows in batches`.
+    """
+    values: Counter[str] = Counter()
+    new_values: Counter[str] = Counter()
     for node in nodes:
-        stored.update(stored_name(node))
+        values.update(stored_name(node))
         if isinstance(node, ast.Assign) and is_new(node.value):
-            made.update(target.id for target in node.targets if isinstance(target, ast.Name))
-    return {name for name in made if made[name] == stored[name]} - names_of_arguments(nodes)
+            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            new_values.update(targets)
+    only_new = {name for name in new_values if new_values[name] == values[name]}
+    return only_new - names_of_arguments(nodes)
 
 
 def is_new(value: ast.expr) -> bool:
+    """Return whether an expression makes an object, such as `[]` or `np.zeros(4)`."""
     is_made = isinstance(value, ast.Call) and last_name(value.func) in MAKERS
     return is_made or isinstance(value, NEW_OBJECTS)
 

@@ -68,6 +68,7 @@ def describe_advice(advice: Advice) -> dict[str, Any]:
         "line": finding.line,
         "title": finding.title,
         "change": finding.change,
+        "price": finding.price,
         "settings": finding.settings,
         "saved_seconds": prediction.saved_seconds,
         "before_seconds": prediction.before_seconds,

@@ -10,6 +10,7 @@ from raymeter.profile.events import RecorderCost
 from raymeter.profile.lost import count_cut_workers, find_errors, say_errors
 from raymeter.profile.steps import Steps
 from raymeter.report.messages import list_messages
+from raymeter.report.unmeasured import say_why
 from raymeter.report.waiting import say_alone, say_waiting
 from raymeter.report.words import (
     kind_of,
@@ -36,7 +37,7 @@ class Layout:
     messages: int
     advice: int
     other_lines: bool
-    paragraph_lines: int  # of a title, a change or a price
+    paragraph_lines: int  # of a title or a change; a price is never cut
 
 
 LAYOUTS = (
@@ -140,7 +141,7 @@ def say_unmeasured(profile: Profile) -> str:
     finding = max(large, key=lambda finding: finding.seconds)
     place = f"line {relative(finding.line)}"
     text = f"The largest cause: {finding.cause}, {place}: {finding.change}"
-    return f"{text} What this saves was not measured."
+    return f"{text} {say_why(profile, finding)}"
 
 
 def say_cause(advice: Advice, steps: Steps) -> str:
@@ -180,12 +181,11 @@ def describe_advice(number: int, advice: Advice, layout: Layout, width: int) -> 
     """Return the lines of a piece of advice: its gain, where, what happens, and what to do."""
     finding = advice.finding
     lines = wrap_words(describe_gain(number, advice.prediction), width)
-    texts = [f"{finding.title}.", finding.change]
-    if finding.price:
-        texts.append(f"Price: {finding.price}")
     lines.append(" " * INDENT + relative(finding.line))
-    for text in texts:
+    for text in (f"{finding.title}.", finding.change):
         lines += wrap_paragraph(text, width, layout.paragraph_lines)
+    if finding.price:
+        lines += wrap_paragraph(f"Price: {finding.price}", width)
     others = [relative(line) for line in finding.other_lines if line and line != finding.line]
     if others and layout.other_lines:
         lines += wrap_paragraph(f"Also: {', '.join(others[:3])}", width, 3)
@@ -263,8 +263,8 @@ def wrap_all(lines: list[str], width: int) -> list[str]:
     return wrapped
 
 
-def wrap_paragraph(text: str, width: int, max_lines: int) -> list[str]:
-    """Return the indented lines of a text, which ends with dots if it has more than `max_lines`."""
+def wrap_paragraph(text: str, width: int, max_lines: int | None = None) -> list[str]:
+    """Return the indented lines of a text, which ends with dots if it has more than `max_lines`; None: all of it."""
     indent = " " * INDENT
     return textwrap.wrap(
         text,

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say what fits into the cluster at the same time, so that no advice makes a program wait for ever, or fill its memory.
+
+The CPUs and the memory of the cluster were recorded, and how many CPUs each task takes. Of other resources, such as
+GPUs, only the names were: as much of them fits as was held at the same time.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from raymeter.causes.work_of_tasks import WorkOfTasks
+from raymeter.profile.events import Task
+from raymeter.profile.program import CLOCK_SECONDS, Program
+from raymeter.profile.starts import CREATION, NORMAL, begin_of, end_of
+
+MAX_MEMORY = 0.5  # of that of the cluster
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A task or an actor that takes a part of the cluster for itself; methods use what their actor has."""
+
+    task: Task
+    begin: float
+    sure_end: float  # an actor lives at least until its last task has ended
+    last_end: float  # and perhaps for ever, if its process has not said when it ended
+
+
+class Capacity:
+    """What the tasks and actors of a program hold, and what the cluster has.
+
+    Nothing is known of a task without times, so it is not among the holders.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.work = WorkOfTasks(program)
+        self.peaks = {run.by: run.peak_bytes for run in program.recording.runs}
+        self.holders = self.find_holders()
+        self.known: dict[tuple[str, str], int] = {}  # by the names of a task and of a resource
+
+    def find_holders(self) -> list[Holder]:
+        """Return all tasks and actors that take CPUs or other resources, and whose times are known."""
+        last_ends: dict[str, float] = defaultdict(float)  # by actor
+        for task in self.program.tasks.values():
+            end = end_of(task)
+            last_ends[task.actor] = max(last_ends[task.actor], end)
+        holders = []
+        for task in self.program.tasks.values():
+            begin = begin_of(task)
+            is_holding = bool(task.cpus or task.resources)
+            if not begin or not is_holding:
+                continue
+            if task.type == CREATION:
+                last_end = self.end_of_process(task)
+                holders.append(Holder(task, begin, last_ends[task.actor], last_end))
+            elif task.type == NORMAL:
+                end = end_of(task)
+                holders.append(Holder(task, begin, end, end))
+        return holders
+
+    def end_of_process(self, task: Task) -> float:
+        """Return when the process of an actor ended; infinity if it was killed, or has not ended."""
+        name = self.program.process_of(task)
+        for process in self.program.recording.processes:
+            cost = process.recorder
+            if process.process == name and cost is not None and cost.has_ended:
+                return cost.time
+        return math.inf
+
+    def most_at_once(self, name: str, resource: str) -> int:
+        """Return how many tasks of a name were seen to have a resource at the same time: at least one."""
+        key = name, resource
+        if key not in self.known:
+            tasks = holding(resource, self.holders)
+            of_name = [holder for holder in tasks if holder.task.name == name]
+            self.known[key] = max(1, most_together(of_name))
+        return self.known[key]
+
+    def least_seconds(self, tasks: Iterable[Task]) -> float:
+        """Return how long tasks, with those that they submit, take at least with resources other than CPUs."""
+        parts = []
+        for task in tasks:
+            parts += self.work.tree(task)
+        seconds: dict[str, float] = defaultdict(float)
+        for part in parts:
+            if part.type != NORMAL or not begin_of(part):
+                continue
+            held = end_of(part) - begin_of(part)  # also while it waits for others
+            for resource in part.resources:
+                at_once = self.most_at_once(part.name, resource)
+                seconds[resource] += held / at_once
+        return max(seconds.values(), default=0.0)
+
+    def has_memory(self, tasks: Sequence[Task]) -> bool:
+        """Return whether tasks at the same time fit into the memory; True if that of the cluster is not known."""
+        clusters = self.program.recording.clusters
+        memory = max((cluster.memory for cluster in clusters), default=0.0)
+        of_actors: dict[str, int] = defaultdict(int)
+        of_tasks = []
+        for task in tasks:
+            peak = self.peaks.get(task.task, 0)
+            if task.actor:
+                of_actors[task.actor] = max(of_actors[task.actor], peak)
+            else:
+                of_tasks.append(peak)
+        of_tasks.sort(reverse=True)
+        slots = self.slots_of(tasks)
+        needed = sum(of_actors.values()) + sum(of_tasks[:slots])
+        return not memory or needed <= MAX_MEMORY * memory
+
+    def slots_of(self, tasks: Iterable[Task]) -> int | None:
+        """Return how many of these tasks have CPUs of Ray at the same time; None if all may."""
+        least = min((task.cpus for task in tasks if not task.actor), default=0.0)
+        return int(self.work.cpus / least) if least else None
+
+
+def holding(resource: str, holders: Iterable[Holder]) -> list[Holder]:
+    return [holder for holder in holders if resource in holder.task.resources]
+
+
+def most_together(holders: Iterable[Holder]) -> int:
+    """Return how many surely had their resources at one time, which is longer than by which clocks may differ."""
+    changes = []
+    for holder in holders:
+        begin = holder.begin + CLOCK_SECONDS
+        changes.append((begin, 1))
+        changes.append((holder.sure_end, -1))
+    now = 0
+    most = 0
+    for _, change in sorted(changes):
+        now += change
+        most = max(most, now)
+    return most

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say whether actors that are made in each step could be there all the time, and what they would hold then."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from raymeter.causes.capacity import Capacity, Holder, holding
+from raymeter.profile.events import Call
+from raymeter.profile.program import Program
+from raymeter.profile.steps import Steps
+from raymeter.units import significant
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A time from one moment to another. If these are in another order, there is no such time."""
+
+    begin: float
+    end: float
+
+    @property
+    def is_real(self) -> bool:
+        return self.begin < self.end
+
+    def meets(self, holder: Holder) -> bool:
+        """Return whether something surely had its resources at some moment of this time."""
+        begin = max(self.begin, holder.begin)
+        end = min(self.end, holder.sure_end)
+        return begin < end
+
+
+class KeptActors:
+    """The actors of some lines, of which those of one step would stay.
+
+    calls: those that make the actors, by line. What Ray knows no times of holds nothing here.
+    """
+
+    def __init__(self, program: Program, steps: Steps, calls: dict[str, list[Call]]) -> None:
+        self.steps = steps
+        self.capacity = Capacity(program)
+        every = [call for call in program.recording.calls if call.line in calls]
+        self.replaced = {call.task for call in every}  # also those before the first step
+        by_task = {holder.task.task: holder for holder in self.capacity.holders}
+        by_step: dict[int | None, list[Holder]] = defaultdict(list)
+        for of_line in calls.values():
+            for call in of_line:
+                number = steps.of(call.start)
+                holder = by_task.get(call.task)
+                if holder is not None:
+                    by_step[number].append(holder)
+        self.groups = list(by_step.values())
+
+    @property
+    def cpus(self) -> float:
+        """Return how many CPUs the actors of a step hold."""
+        return max(map(cpus_of, self.groups), default=0.0)
+
+    @property
+    def price(self) -> str:
+        """Return what the actors hold all the time if they are kept."""
+        held = ["their state", "their memory"]
+        if self.cpus:
+            cpus = significant(self.cpus, 2)
+            of_all = significant(self.capacity.work.cpus, 2)
+            held.append(f"{cpus} of {of_all} CPUs")
+        names: set[str] = set()
+        for group in self.groups:
+            names |= names_of_resources(group)
+        names.discard("memory")
+        for name in sorted(names):
+            held.append(f"their {name}")
+        *first, last = held
+        return f"they keep {', '.join(first)} and {last} from one step to the next."
+
+    def have_room(self) -> bool:
+        """Return whether the actors of a step can stay while all else runs as it did."""
+        (first, _), *_ = self.steps.times
+        _, last = self.steps.times[-1]
+        others = []
+        for holder in self.capacity.holders:
+            is_in_steps = holder.begin < last and holder.last_end > first
+            if is_in_steps and holder.task.task not in self.replaced:
+                others.append(holder)
+        return self.have_cpus(others) and have_resources(self.groups, others)
+
+    def have_cpus(self, others: Sequence[Holder]) -> bool:
+        """Return whether the CPUs of kept actors are free, even when the others take most.
+
+        The others take most when one of them has just begun.
+        """
+        if not self.cpus:
+            return True
+        taken = 0.0
+        for holder in others:
+            moment = holder.begin
+            running = [other for other in others if other.begin <= moment < other.last_end]
+            taken = max(taken, cpus_of(running))
+        needed = self.cpus + taken
+        return needed <= self.capacity.work.cpus
+
+
+def have_resources(groups: Iterable[list[Holder]], others: Sequence[Holder]) -> bool:
+    """Return whether it was seen that resources other than CPUs are enough.
+
+    The actors of each step must have had theirs at one time, and each other holder beside the actors of some step.
+    """
+    by_name: dict[str, list[Phase]] = defaultdict(list)
+    for group in groups:
+        for name in names_of_resources(group):
+            together = common_phase(holding(name, group))
+            by_name[name].append(together)
+    for name, phases in by_name.items():
+        if not all(phase.is_real for phase in phases):
+            return False
+        for other in holding(name, others):
+            if not any(phase.meets(other) for phase in phases):
+                return False
+    return True
+
+
+def cpus_of(holders: Iterable[Holder]) -> float:
+    return sum(holder.task.cpus for holder in holders)
+
+
+def names_of_resources(holders: Iterable[Holder]) -> set[str]:
+    """Return the names of what is held, without CPUs."""
+    names: set[str] = set()
+    for holder in holders:
+        names.update(holder.task.resources)
+    return names
+
+
+def common_phase(holders: Sequence[Holder]) -> Phase:
+    """Return the time in which all of them surely had their resources."""
+    begin = max(holder.begin for holder in holders)
+    end = min(holder.sure_end for holder in holders)
+    return Phase(begin, end)
