@@ -22,6 +22,8 @@ MODULES = (
     "special_arrays",
     "padding",
     "describe",
+    "limits",
+    "reading",
     "conversions",
     "samples",
     "alternatives",
