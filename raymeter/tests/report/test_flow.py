@@ -92,6 +92,39 @@ class Sender:
                 )  # fmt: skip
         return self
 
+    def send_to(
+        self, reader: str, event: str, processes: int = 1, calls: int = 1, results: int = 0
+    ) -> "Sender":
+        """Send a message per step to so many processes, in so many calls of each.
+
+        event: "put" for one object that all of them read, or "call" for an argument of each call. results: as many of
+        the processes return a message to the driver.
+        """
+        self.count += 1
+        for step in range(self.steps):
+            start = step + self.count / 100
+            identity = f"{step:020x}{self.count:020x}"
+            if event == "put":
+                call = self.builder.call("put", start, 1e-4, object="o" + identity, line="/a.py:3")
+                self.builder.send(call, start, 1e-5)
+            for number in range(processes * calls):
+                task = f"{identity}{number:08x}"
+                process = self.builder.process_of(reader, number % processes)
+                if event == "call":
+                    call = self.builder.call(
+                        "call", start, 1e-4, task=task, name=reader, line="/a.py:3"
+                    )
+                    self.builder.send(call, start, 1e-5)
+                self.builder.receive(
+                    start + 0.001, 1e-5, reader, by=task, process=process, object="o" + identity
+                )
+                if number < results:
+                    self.builder.send(
+                        None, start + 0.002, 1e-5, by=task, by_name=reader, process=process
+                    )
+                    self.builder.receive(start + 0.003, 1e-5, "", owner_task=task, object=task)
+        return self
+
     def send_items(self, sender: str, readers: list[str], count: int) -> "Sender":
         """Add a generator per step: one task with so many items, which are objects of this task."""
         self.count += 1
@@ -192,6 +225,37 @@ def test_the_flow_has_the_edges_of_the_program(tmp_path, build_flow, plan_runs, 
             source, reader = (name.partition("-")[0] for name in (edge.source, edge.reader))
             found.append(f"{source} -> {reader}")
     assert sorted(found) == sorted(edges)
+
+
+@pytest.mark.parametrize("place", ["Rollout.load", "work"])  # a method, and a task without an actor
+@pytest.mark.parametrize("event", ["call", "put"])
+@pytest.mark.parametrize(("processes", "calls"), [(1, 1), (1, 2), (2, 1), (3, 2), (5, 1), (5, 2)])
+def test_each_reader_gets_as_many_bytes_per_step_as_in_the_table(
+    tmp_path, build_flow, place, event, processes, calls
+):
+    sender = Sender().send_to(place, event, processes, calls, results=processes)
+    profile = sender.profile()
+    readings = 0
+    for group in profile.groups:
+        for message in group.messages:
+            readings += len({received.process for received in message.received})
+            assert message.received
+    path = tmp_path / "flow.toml"
+    assert flow.write(profile, path)
+    edges = [edge for edge in build_flow(str(path), {}).edges if edge.bytes > 8]
+    read = processes if event == "put" else processes * calls  # an object is sent to a process once
+    assert readings == sender.steps * (read + processes)
+    assert len(edges) == read + processes
+    assert sum(edge.bytes for edge in edges) == pytest.approx(MIB * readings / sender.steps)
+
+
+def test_messages_of_a_line_that_calls_two_methods_go_to_one_of_them_each(tmp_path, build_flow):
+    sender = Sender().send_to("Rollout.load", "call").send_to("Trainer.load", "call")
+    path = tmp_path / "flow.toml"
+    assert flow.write(sender.profile(), path)
+    edges = [edge for edge in build_flow(str(path), {}).edges if edge.bytes > 8]
+    assert len(edges) == 2
+    assert len({edge.source for edge in edges}) == 2
 
 
 FLOAT = {"dtype": "float32", "bytes": 64}

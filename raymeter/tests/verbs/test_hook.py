@@ -49,8 +49,20 @@ def test_a_recorder_that_fails_leaves_the_program_as_it_is(
 
     monkeypatch.setattr(calls, "install", fail)
     monkeypatch.setenv(hook.STARTED_CLUSTER, "")
+    monkeypatch.setenv(hook.FOLDER, "")
+    monkeypatch.setenv(hook.MIN_BYTES, "")
     assert hook.add_to_runtime_env(USERS_ENV) == {**USERS_ENV, "from": "user"}
     assert capsys.readouterr().err == "raymeter: this program is not recorded: no space\n"
+
+
+def test_a_program_that_removes_the_settings_is_not_recorded_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(hook.FOLDER, raising=False)
+    monkeypatch.setattr(calls, "install", lambda: None)
+    monkeypatch.setenv(hook.STARTED_CLUSTER, "")
+    assert hook.add_to_runtime_env(USERS_ENV) == {**USERS_ENV, "from": "user"}
+    assert "were removed from os.environ before ray.init" in capsys.readouterr().err
 
 
 def test_workers_import_the_hook_once(monkeypatch: pytest.MonkeyPatch) -> None:

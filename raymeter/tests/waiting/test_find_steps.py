@@ -224,6 +224,36 @@ def test_a_part_of_a_file_name_is_no_name_of_a_line():
         find_steps(program, "train.py:28")
 
 
+def test_a_line_without_a_call_is_not_recommended_and_each_recommended_name_is_accepted():
+    driver = Driver()
+    for number in range(3):
+        driver.call(1, "work", number)
+        driver.wait("get", 2, "work", number)
+    driver.call(5, "rare", 9)
+    program = driver.builder.program()
+    with pytest.raises(UserError) as caught:
+        find_steps(program, "train.py:28")
+    asked, text = str(caught.value).split(": no recorded call", 1)
+    assert asked == "--step train.py:28"
+    assert "train.py:28" not in text
+    for name in ("a.py:1", "a.py:2", "a.py:5", "work"):
+        assert name in text
+        find_steps(program, name)
+    assert "rare" not in text
+
+
+def test_a_task_that_ran_once_is_no_step_and_the_error_says_so():
+    driver = Driver()
+    driver.call(1, "once", 1)
+    with pytest.raises(UserError, match="only 1 task of this name is recorded"):
+        find_steps(driver.builder.program(), "once")
+
+
+def test_without_calls_the_error_recommends_no_name():
+    with pytest.raises(UserError, match="leave out --step"):
+        find_steps(Driver().builder.program(), "train.py:28")
+
+
 def test_a_program_that_is_a_library_has_steps():
     driver = Driver()
     for _ in range(PASSES):

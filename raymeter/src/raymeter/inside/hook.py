@@ -62,6 +62,9 @@ def begin_to_record(runtime_env):
     """Record this process, and return a runtime_env with which its workers are recorded."""
     from raymeter.inside import calls, ray_internals
 
+    if any(name not in os.environ for name in OUR_SETTINGS):
+        names = " and ".join(OUR_SETTINGS)
+        raise RuntimeError(f"{names} were removed from os.environ before ray.init")
     is_own_cluster = is_starting_cluster()
     os.environ[STARTED_CLUSTER] = "1" if is_own_cluster else "0"
     calls.install()

@@ -24,6 +24,7 @@ from raymeter.profile.statements import in_frames, join_passes_of_one_statement
 
 # Times the median: a first step that takes longer contains the start of the workers.
 SLOW_START = 1.5
+MAX_NAMES = 8  # of lines and of tasks in the text of an error: those with most calls
 
 Thread = tuple[str, int]  # process and thread
 
@@ -323,9 +324,39 @@ def find_steps_between_ends(program: Program, name: str) -> Steps:
     ends = [task.finished for task in named if task.finished]
     ends.sort()
     if len(ends) < 2:
-        known = {task.name for task in tasks if task.name}
-        names = ", ".join(sorted(known))
-        raise UserError(f"--step {name}: give a line such as train.py:28, or one of {names}")
+        raise UserError(say_unknown(program, name, len(named)))
     times = list(pairwise(ends))
     title = f"until {name} ends"
     return Steps(title, times, line=name)
+
+
+def say_unknown(program: Program, name: str, runs: int) -> str:
+    """Return why nothing of this name cuts the program into steps, and what does.
+
+    runs: how many tasks of this name the recording has.
+    """
+    counts = Counter(call.line for call in program.recording.calls if is_users(call.line))
+    lines = []
+    for line, _ in counts.most_common(MAX_NAMES):
+        lines.append(short_line(line))
+    ended = Counter(task.name for task in program.tasks.values() if task.name and task.finished)
+    tasks = []
+    for task, count in ended.most_common(MAX_NAMES):
+        if count > 1:
+            tasks.append(task)
+    reason = "no recorded call of Ray begins in this line, and no task has this name"
+    if runs:
+        reason = f"only {runs} task of this name is recorded, and a step lies between two of them"
+    texts = []
+    if lines:
+        texts.append(f"a line that calls Ray ({', '.join(lines)})")
+    if tasks:
+        texts.append(f"a task that ends more than once ({', '.join(tasks)})")
+    if not texts:
+        return f"--step {name}: {reason}. This profile has no other line or task: leave out --step"
+    return f"--step {name}: {reason}. Give {' or '.join(texts)}"
+
+
+def short_line(line: str) -> str:
+    """Return the name of a file and the number of a line, without folders."""
+    return line.rpartition("/")[2]

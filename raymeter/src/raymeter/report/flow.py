@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the messages of a step as a flow.toml, which the laboratory runs with every transport.
 
-A message that a process only passes on goes to its last readers at once. All readers of a class are one actor.
+A message that a process only passes on goes to its last readers at once. Each process that reads is an actor.
 """
 
 import json
@@ -21,6 +21,7 @@ DRIVER = "driver"
 MAX_COPIES = 16  # of a message per step
 MAX_NAME_LENGTH = 70  # of a method, without the numbers after it
 RESERVED_NAMES = (DRIVER, "query", "result", "proxy")  # of tasks and actors of the laboratory
+Address = tuple[str, str]  # place and actor
 NUMBER = '{name = "", dtype = "int64", shape = [1]}'  # the message of a task that only acknowledges
 
 
@@ -41,29 +42,13 @@ class Task:
         )
 
 
-@dataclass
-class Inbox:
-    """The messages that a method or task gets, in their order."""
+@dataclass(frozen=True)
+class Reader:
+    """A place that gets messages of a group."""
 
-    names: list[str] = field(default_factory=list)  # of the tasks that send them
-    read_counts: dict[str, int] = field(default_factory=dict)  # by actor
-
-    def add(self, names: Sequence[str]) -> None:
-        for name in names:
-            if name not in self.names:
-                self.names.append(name)
-
-    def take(self, actor: str) -> list[str]:
-        """Return the messages that the actor has not read yet."""
-        first = self.read_counts.get(actor, 0)
-        self.read_counts[actor] = len(self.names)
-        return self.names[first:]
-
-    @property
-    def unread(self) -> list[str]:
-        """Return the messages that no actor has read yet."""
-        first = max(self.read_counts.values(), default=0)
-        return self.names[first:]
+    place: str
+    count: int  # of messages that it gets per step, in all of its processes together
+    processes: int
 
 
 @dataclass
@@ -71,7 +56,7 @@ class Flow:
     """The tasks of a step in their order. A task reads only messages of tasks before it, so that there is no cycle."""
 
     tasks: list[Task] = field(default_factory=list)
-    inboxes: dict[str, Inbox] = field(default_factory=dict)  # by place
+    inboxes: dict[Address, list[str]] = field(default_factory=dict)  # names of tasks
     place_names: dict[str, str] = field(default_factory=dict)
 
     def name_place(self, place: str) -> str:
@@ -83,9 +68,37 @@ class Flow:
             self.place_names[place] = name
         return self.place_names[place]
 
-    def open_inbox(self, place: str) -> Inbox:
-        """Return the messages that a place gets."""
-        return self.inboxes.setdefault(place, Inbox())
+    def take(self, address: Address) -> list[str]:
+        """Return the messages that a place has got in an actor, and empty its inbox."""
+        return self.inboxes.pop(address, [])
+
+    def deliver(self, names: Sequence[str], readers: Sequence[Reader]) -> None:
+        """Give messages to their readers: to each process another one, until each has one, and then the next ones."""
+        first = 0
+        for reader in readers:
+            for number in range(reader.count):
+                position = (first + number) % len(names)
+                turn, rest = divmod(number, len(names))
+                process = (turn + rest) % reader.processes
+                self.give(names[position], reader, process)
+            first += reader.count
+
+    def give(self, name: str, reader: Reader, number: int) -> None:
+        """Put a message into the inbox of an actor that has not sent it and does not have it yet."""
+        if reader.place == DRIVER:
+            inbox = self.inboxes.setdefault((DRIVER, DRIVER), [])
+            if name not in inbox:
+                inbox.append(name)
+            return
+        place = self.name_place(reader.place)
+        sender = next(task.actor for task in self.tasks if task.name == name)
+        while True:
+            actor = name_actor(place, number)
+            inbox = self.inboxes.setdefault((reader.place, actor), [])
+            if actor != sender and name not in inbox:
+                inbox.append(name)
+                return
+            number += 1
 
     def add_task(self, name: str, actor: str, reads: list[str], fields: str) -> str:
         """Add a task, which reads from the driver if nothing else; return its name."""
@@ -98,26 +111,27 @@ class Flow:
     def add_group(self, group: Group, number: int, copies: int) -> list[str]:
         """Add the tasks that send these messages, each after what its actor has received; return their names."""
         place = self.name_place(place_of(group))
-        inbox = self.open_inbox(place_of(group))
         fields = describe_fields(group)
         senders = count_senders(group)
         names = []
         for copy in range(copies):
             actor = name_actor(place, copy % senders)
             name = f"{place}-{number}-{copy}"
-            names.append(self.add_task(name, actor, inbox.take(actor), fields))
+            address = place_of(group), DRIVER if place == DRIVER else actor
+            reads = self.take(address)
+            names.append(self.add_task(name, actor, reads, fields))
         return names
 
     def end(self) -> list[str]:
         """Add a task for each reader of messages that no task has read; return what the driver reads."""
-        returns = []
-        for place, inbox in self.inboxes.items():
-            if place == DRIVER:
-                returns += inbox.unread
-            elif inbox.unread:
+        returns = self.take((DRIVER, DRIVER))
+        for (place, actor), inbox in self.inboxes.items():
+            if inbox:
                 name = self.name_place(place)
-                actor = self.find_reader(name, inbox.unread)
-                returns.append(self.add_task(name, actor, inbox.unread, NUMBER))
+                number = actor.rpartition("-")[2]
+                if number != "0":
+                    name = f"{name}-{number}"
+                self.add_task(name, actor, inbox, NUMBER)
         read = set(returns)
         for task in self.tasks:
             read.update(task.reads)
@@ -125,14 +139,6 @@ class Flow:
             if task.name not in read:
                 returns.append(task.name)
         return returns
-
-    def find_reader(self, name: str, unread: Sequence[str]) -> str:
-        """Return an actor of the class that sends none of these messages: they would stay in it."""
-        senders = {task.actor for task in self.tasks if task.name in unread}
-        number = 0
-        while name_actor(name, number) in senders:
-            number += 1
-        return name_actor(name, number)
 
     def to_toml(self, returns: list[str]) -> str:
         tasks = "".join(task.to_toml() for task in self.tasks)
@@ -157,9 +163,10 @@ def write(profile: Profile, path: Path) -> bool:
         if number in origins:
             continue
         onward = [groups[hop] for hop, origin in origins.items() if origin == number]
-        names = flow.add_group(group, number, count_copies(group, steps))
-        for reader in find_readers(group, onward):
-            flow.open_inbox(reader).add(names)
+        copies = count_copies(group, steps)
+        names = flow.add_group(group, number, copies)
+        readers = find_readers(group, onward, copies)
+        flow.deliver(names, readers)
     returns = flow.end()
     path.write_text(flow.to_toml(returns), encoding="utf-8")
     return True
@@ -190,19 +197,66 @@ def find_origins(program: Program, groups: Sequence[Group]) -> dict[int, int]:
         number = numbers.get(id(hop.message), -1)
         for origin in hop.origins:
             source = numbers.get(id(origin), -1)
-            if number >= 0 and source >= 0 and place_of(groups[source]) != place_of(groups[number]):
-                hops.setdefault(number, Counter())[source] += 1
-    most = {number: sources.most_common(1)[0][0] for number, sources in hops.items()}
-    return {number: source for number, source in most.items() if source not in most}
+            if number < 0 or source < 0:
+                continue
+            sender = place_of(groups[number])
+            if place_of(groups[source]) != sender:
+                sources = hops.setdefault(number, Counter())
+                sources[source] += 1
+    origins = {}
+    for number, sources in hops.items():
+        source, _ = sources.most_common(1)[0]
+        if source not in hops:
+            origins[number] = source
+    return origins
 
 
-def find_readers(group: Group, onward: Sequence[Group]) -> list[str]:
-    """Return the places that get a message in the end, without those that only pass it on."""
+def find_readers(group: Group, onward: Sequence[Group], copies: int) -> list[Reader]:
+    """Return who gets a message in the end, without those that only pass it on.
+
+    copies: of the message per step. Of parts that are passed on, as many as have its bytes count as the message.
+    """
     between = {class_of(place_of(other)) for other in onward}
-    readers = [place for place in places_of_readers(group) if class_of(place) not in between]
-    for other in onward:
-        readers += places_of_readers(other)
+    shares: dict[str, float] = {}  # by place, of each message
+    processes: dict[str, set[str]] = {}
+    for other in (group, *onward):
+        part = other.bytes / (group.bytes * group.count)
+        for place in places_of_readers(other):
+            if other is group and class_of(place) in between:
+                continue
+            readings = find_readings(other, place)
+            share = part * sum(readings.values())
+            earlier = shares.get(place, 0.0)
+            shares[place] = earlier + share
+            of_place = processes.setdefault(place, set())
+            of_place.update(readings)
+    readers = []
+    for place, share in shares.items():
+        width = min(MAX_COPIES, len(processes[place]))
+        most = copies * width
+        count = round(share * copies)
+        count = min(most, max(1, count))
+        reader = Reader(place, count, width)
+        readers.append(reader)
     return readers
+
+
+def find_readings(group: Group, place: str) -> dict[str, float]:
+    """Return how often each process has got a message at a place, with those that were left out.
+
+    A process that reads one object again has got it once.
+    """
+    readings: dict[str, float] = {}
+    for message in group.messages:
+        weights: dict[str, float] = {}
+        for received in message.received:
+            name = received.by_name or DRIVER
+            if name == place:
+                weights[received.process] = received.weight
+        for process, weight in weights.items():
+            earlier = readings.get(process, 0.0)
+            readings[process] = earlier + weight
+    return readings
 
 
 def places_of_readers(group: Group) -> list[str]:
