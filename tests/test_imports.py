@@ -146,8 +146,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from dataflow.commands import run
 from dataflow.records import files
-path = Path("results/evidence/agreement/suite/graph-shm.json")
-item = SimpleNamespace(record=files.load(path), saved_path=path)
+path = Path("results/evidence/agreement/suite")
+item = SimpleNamespace(record=files.load_folder(path)[0], saved_path=path)
 assert run.show_results(Namespace(columns=None), [item], path) == 0
 """
     assert "matplotlib" not in imported_modules(shown)
