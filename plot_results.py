@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from common.flags import TRANSPORTS, OneLineParser, require_packages
+from common.flags import TRANSPORTS, OneLineParser
+from common.packages import require_packages
 
 require_packages("matplotlib", "msgspec")
 

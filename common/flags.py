@@ -2,7 +2,6 @@
 """Read the flags of the two scripts. A wrong one is rejected at once, because neither Ray nor torch is imported."""
 
 import argparse
-import importlib.util
 import os
 import platform
 import socket
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from common.gpus import count_gpus, default_device, share_of_gpu
+from common.packages import require_packages
 from common.ray_settings import COPIES, PRIVATE_CLUSTER, QUIET, TOKEN_MODE
 from common.sizes import MODELS, check_memory, message_bytes
 
@@ -31,15 +31,6 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message.removeprefix('argument ')} (--help lists the flags)\n")
-
-
-def require_packages(*names: str) -> None:
-    """End this process with one line if a package is not installed."""
-    for name in names:
-        if importlib.util.find_spec(name) is None:
-            raise SystemExit(
-                f"error: {name} is not installed: run pip install -r requirements.txt, or make demo"
-            )
 
 
 def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from common import RecordError as RecordError  # other modules import it from here
 from common import SuiteError
+from common.packages import describe_missing
 
 # They end a program as Ctrl-C does, so that a run keeps its times: among them, the end of a terminal (SIGHUP).
 INTERRUPTS = (
@@ -79,7 +80,7 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
         message = str(error)
     except ModuleNotFoundError as error:
         code = 2
-        message = f"{error.name} is not installed: run make, or pip install -r requirements.txt"
+        message = describe_missing(error.name)
     except KeyboardInterrupt:
         code = 130
         message = "interrupted"
