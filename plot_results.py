@@ -43,6 +43,7 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f
 SCRIPTS_FLOW = "online-dpo"  # the only one of the two scripts; campaigns have others too
 TITLES = {SCRIPTS_FLOW: "ChatLearn's data flow: policy, reference and reward model"}
 NAMED = 3  # configurations that are left out for one reason
+NOT_JUDGED = " (not known whether other programs disturbed these runs)"
 ROW_HEIGHT = 0.8  # of a configuration; the rest is space
 
 
@@ -426,7 +427,10 @@ def print_ratio(chart: BarChart, machine: str) -> None:
     fast, slow = bars
     ratio = format_number(slow.seconds / fast.seconds)
     comparison = f"{slow.configuration} takes {ratio} times as long as {fast.configuration}"
-    print(f"{comparison}{chart.where(machine)}")
+    runs = fast.runs + slow.runs
+    is_judged = all(run.other_cores is not None for run in runs)
+    note = "" if is_judged else NOT_JUDGED
+    print(f"{comparison}{chart.where(machine)}{note}")
 
 
 def is_published(path: Path) -> bool:
