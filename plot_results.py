@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from common.flags import TRANSPORTS, OneLineParser, require_packages
+from common.flags import TRANSPORTS, OneLineParser
+from common.packages import require_packages
 
 require_packages("matplotlib", "msgspec")
 
@@ -41,6 +42,8 @@ COMPARED_FLAGS = {"retain_memory"}
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
 SCRIPTS_FLOW = "online-dpo"  # the only one of the two scripts; campaigns have others too
 TITLES = {SCRIPTS_FLOW: "ChatLearn's data flow: policy, reference and reward model"}
+NAMED = 3  # configurations that are left out for one reason
+NOT_JUDGED = " (not known whether other programs disturbed these runs)"
 ROW_HEIGHT = 0.8  # of a configuration; the rest is space
 
 
@@ -71,6 +74,35 @@ class Machine:
 
 
 @dataclass
+class LeftOut:
+    """What the chart does not show."""
+
+    names: dict[str, list[str]] = field(default_factory=dict)  # of configurations, by the reason
+    doubtful_runs: int = 0
+
+    def add(self, record: ScriptRecord, reason: str) -> None:
+        names = self.names.setdefault(reason, [])
+        name = name_of(record)
+        if name not in names:
+            names.append(name)
+
+    def add_doubtful(self, record: ScriptRecord, run: ScriptRun) -> None:
+        self.doubtful_runs += 1
+        reason = f"disturbed: {run.disturbance}" if run.disturbance else "not settled"
+        self.add(record, f"a run was {reason}")
+
+    def describe(self) -> str:
+        """Return one line, with at most three configurations per reason; "" if all is shown."""
+        parts = []
+        for reason, names in self.names.items():
+            shown = ", ".join(names[:NAMED])
+            if len(names) > NAMED:
+                shown += f" and {len(names) - NAMED} more"
+            parts.append(f"{shown} ({reason})")
+        return f"left out: {'; '.join(parts)}" if parts else ""
+
+
+@dataclass
 class BarChart:
     """What is drawn. Configurations and machines are in the order of the chart."""
 
@@ -80,7 +112,13 @@ class BarChart:
     title: str
     message_bytes: list[int]
     versions: list[str]
-    doubtful_runs: int  # that are left out, because their times can mislead
+    flow: str
+    left_out: LeftOut
+
+    @property
+    def doubtful_runs(self) -> int:
+        """Return the number of runs that are left out, because their times can mislead."""
+        return self.left_out.doubtful_runs
 
     def bars_of(self, machine: str, configuration: str = "") -> list[Bar]:
         """Return the bars of a machine, of all configurations or of one."""
@@ -148,32 +186,54 @@ def make_chart(records: Iterable[ScriptRecord]) -> BarChart:
 
     Raise SuiteError if nothing is left.
     """
-    measured = [record for record in records if count_ok(record)]
-    if not measured:
-        raise SuiteError("no run of these records is ok: run one of the two scripts")
-    candidates = [record for record in measured if is_compared(record)]
-    if not candidates:
-        raise SuiteError(
-            "no record is of a transport of the two scripts without flags: "
-            "python3 -m dataflow report shows the others"
-        )
-    workload = max(candidates, key=last_start).workload
-    edges = workload["edges"]
-    compared = [record for record in candidates if record.workload["edges"] == edges]
-    bars, doubtful_runs = collect_bars(compared)
+    left_out = LeftOut()
+    compared = choose_compared(records, left_out)
+    bars = collect_bars(compared, left_out)
     if not bars:
-        raise SuiteError(describe_nothing(doubtful_runs))
+        raise SuiteError(describe_nothing(left_out.doubtful_runs))
     drawn = {bar.machine for bar in bars}
     shown = [record for record in compared if machine_of(record) in drawn]
+    workload = shown[0].workload
     return BarChart(
         bars,
         configurations=sort_configurations(bars),
         machines=find_machines(shown),
         title=TITLES.get(workload["flow"], f"The flow {workload['flow']}"),
-        message_bytes=[edge["bytes"] for edge in edges],
+        message_bytes=[edge["bytes"] for edge in workload["edges"]],
         versions=sorted({describe_versions(record) for record in shown}),
-        doubtful_runs=doubtful_runs,
+        flow=workload["flow"],
+        left_out=left_out,
     )
+
+
+def choose_compared(records: Iterable[ScriptRecord], left_out: LeftOut) -> list[ScriptRecord]:
+    """Return the records of equal work with the newest messages; raise SuiteError if there are none."""
+    measured = []
+    candidates = []
+    for record in records:
+        if not count_ok(record):
+            left_out.add(record, "no run is ok")
+            continue
+        measured.append(record)
+        if is_compared(record):
+            candidates.append(record)
+        else:
+            left_out.add(record, "not what both scripts can measure")
+    if not measured:
+        raise SuiteError("no run of these records is ok: run one of the two scripts")
+    if not candidates:
+        raise SuiteError(
+            "no record is of a transport of the two scripts without flags: "
+            "python3 -m dataflow report shows the others"
+        )
+    edges = max(candidates, key=last_start).workload["edges"]
+    compared = []
+    for record in candidates:
+        if record.workload["edges"] == edges:
+            compared.append(record)
+        else:
+            left_out.add(record, f"other messages: the flow {record.workload['flow']}")
+    return compared
 
 
 def describe_nothing(doubtful_runs: int) -> str:
@@ -186,22 +246,24 @@ def count_ok(record: ScriptRecord) -> int:
     return sum(run.status == "ok" for run in record.runs)
 
 
-def collect_bars(records: Iterable[ScriptRecord]) -> tuple[list[Bar], int]:
-    """Return a bar per configuration and machine, and the number of runs that are left out."""
+def collect_bars(records: Iterable[ScriptRecord], left_out: LeftOut) -> list[Bar]:
+    """Return a bar per configuration and machine."""
     bars: dict[tuple[str, str], Bar] = {}
-    doubtful_runs = 0
     for record in records:
         key = (name_of(record), machine_of(record))
         for run in record.runs:
-            if run.status != "ok" or get_views(run):
+            if run.status != "ok":
+                continue
+            if get_views(run):
+                left_out.add(record, "its readers get a view")
                 continue
             if is_doubtful(run):
-                doubtful_runs += 1
+                left_out.add_doubtful(record, run)
                 continue
             bar = bars.setdefault(key, Bar(*key))
             if run not in bar.runs:  # a copy of a record counts once
                 bar.runs.append(run)
-    return [*bars.values()], doubtful_runs
+    return [*bars.values()]
 
 
 def sort_configurations(bars: Iterable[Bar]) -> list[str]:
@@ -345,6 +407,8 @@ def format_mebibytes(size: int) -> str:
 
 def print_times(chart: BarChart) -> None:
     """Print the time of each bar, and if there are two configurations, their ratio on each machine."""
+    if chart.flow != SCRIPTS_FLOW:
+        print(f"the flow {chart.flow}, which is not that of the two scripts:")
     for name in chart.configurations:
         for machine in chart.machines:
             for bar in chart.bars_of(machine, name):
@@ -363,7 +427,10 @@ def print_ratio(chart: BarChart, machine: str) -> None:
     fast, slow = bars
     ratio = format_number(slow.seconds / fast.seconds)
     comparison = f"{slow.configuration} takes {ratio} times as long as {fast.configuration}"
-    print(f"{comparison}{chart.where(machine)}")
+    runs = fast.runs + slow.runs
+    is_judged = all(run.other_cores is not None for run in runs)
+    note = "" if is_judged else NOT_JUDGED
+    print(f"{comparison}{chart.where(machine)}{note}")
 
 
 def is_published(path: Path) -> bool:
@@ -402,6 +469,8 @@ def main() -> None:
     except (SuiteError, OSError) as error:
         sys.exit(f"error: {error}")
     print_times(chart)
+    if chart.left_out.names:
+        print(chart.left_out.describe())
     print(path)
 
 

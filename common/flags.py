@@ -2,17 +2,18 @@
 """Read the flags of the two scripts. A wrong one is rejected at once, because neither Ray nor torch is imported."""
 
 import argparse
-import importlib.util
 import os
 import platform
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from common.gpus import count_gpus, default_device, share_of_gpu
+from common.packages import require_packages
 from common.ray_settings import COPIES, PRIVATE_CLUSTER, QUIET, TOKEN_MODE
 from common.sizes import MODELS, check_memory, message_bytes
+from common.suggestion import did_you_mean
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 SCRIPTS = {
@@ -27,19 +28,17 @@ TRANSPORTS = {
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, with the flag that an unknown one is similar to."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        values, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            first = unknown[0]
+            self.error(f"unknown flag {first}{did_you_mean(first, self._option_string_actions)}")
+        return values
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message.removeprefix('argument ')} (--help lists the flags)\n")
-
-
-def require_packages(*names: str) -> None:
-    """End this process with one line if a package is not installed."""
-    for name in names:
-        if importlib.util.find_spec(name) is None:
-            raise SystemExit(
-                f"error: {name} is not installed: run pip install -r requirements.txt, or make demo"
-            )
 
 
 def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:

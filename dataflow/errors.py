@@ -8,12 +8,13 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from common import RecordError as RecordError  # other modules import it from here
 from common import SuiteError
+from common.packages import describe_missing
+from common.suggestion import did_you_mean as did_you_mean
 
 # They end a program as Ctrl-C does, so that a run keeps its times: among them, the end of a terminal (SIGHUP).
 INTERRUPTS = (
@@ -41,12 +42,6 @@ class RunFailed(SuiteError):
 
 class ActorRaised(RunFailed):
     """An error that an actor raised. Other actors that end after it are a consequence."""
-
-
-def did_you_mean(text: str, names: Iterable[str]) -> str:
-    """Return a part of a message with the most similar name, or nothing."""
-    similar = get_close_matches(text, list(names), 1)
-    return f": did you mean {similar[0]}?" if similar else ""
 
 
 def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
@@ -79,7 +74,7 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
         message = str(error)
     except ModuleNotFoundError as error:
         code = 2
-        message = f"{error.name} is not installed: run make, or pip install -r requirements.txt"
+        message = describe_missing(error.name)
     except KeyboardInterrupt:
         code = 130
         message = "interrupted"

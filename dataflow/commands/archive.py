@@ -73,6 +73,8 @@ def choose_folders(top: Path) -> list[Path]:
 
     Raise UsageError if there are none.
     """
+    if not top.exists():
+        raise UsageError(f"{top} does not exist: name a folder of single records")
     found = find_folders(top)
     if not found:
         raise UsageError(f"{top} has no single records (*.json): name a folder that has some")

@@ -13,6 +13,7 @@ differ as much in fewer than 1 of 100 comparisons (docs/method.md).
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -22,7 +23,7 @@ from dataflow.analysis.campaigns import Row, combine, load_campaigns
 from dataflow.analysis.comparison import Pair, check_one_machine, find_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
-from dataflow.errors import UsageError
+from dataflow.errors import RecordError, UsageError
 from dataflow.plan.command_line import VerbParser
 from dataflow.records import files
 from dataflow.report.campaign_tables import format_factor, format_interval
@@ -148,6 +149,16 @@ CAMPAIGN_COLUMNS = (
 )
 
 
+FLOW_COLUMN = Column("flow", lambda pair: shorten_flow(pair[1].newest), is_text=True)
+FLOW_LETTERS = 30  # at most; a flow that a user wrote has a line of text as its name
+
+
+def shorten_flow(result: Result) -> str:
+    """Return the beginning of the flow's name, and its bytes per iteration."""
+    name = textwrap.shorten(result.workload.flow, FLOW_LETTERS, placeholder=" ...")
+    return f"{name}, {format_bytes(result.workload.bytes_per_iteration)}"
+
+
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     """Print for each ratio of one campaign whether it lies in the interval of those that are published."""
     known = by_key(published)
@@ -155,8 +166,17 @@ def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     both = [(known[key], row) for key, row in mine.items() if key in known]
     if not both:
         raise UsageError("no configuration is on both sides: measure NEW with make campaign")
-    print_table(make_table(both, CAMPAIGN_COLUMNS))
-    missing = [row.newest.label for key, row in known.items() if key not in mine]
+    rows_of_both = [*known.values(), *mine.values()]
+    has_several_flows = len({shorten_flow(row.newest) for row in rows_of_both}) > 1
+    columns = list(CAMPAIGN_COLUMNS)
+    if has_several_flows:  # a configuration has a row for each
+        columns.insert(1, FLOW_COLUMN)
+    print_table(make_table(both, columns))
+    missing = []
+    for key, row in known.items():
+        if key not in mine:
+            flow = f" ({shorten_flow(row.newest)})" if has_several_flows else ""
+            missing.append(f"{row.newest.label}{flow}")
     if missing:
         print_text(f"Not in NEW, with the same baseline: {', '.join(missing)}")
 
@@ -200,6 +220,14 @@ def print_rest(
     print_text(*differences)
 
 
+def check_side(path: Path, results: Sequence[Result]) -> None:
+    """Raise RecordError, which names this side, if it is of several machines in itself."""
+    try:
+        check_one_machine(results)
+    except RecordError as error:
+        raise RecordError(f"in {path} alone, {error}") from None
+
+
 def main(argv: Sequence[str]) -> int:
     """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
     arguments = parse_arguments(argv)
@@ -213,6 +241,8 @@ def main(argv: Sequence[str]) -> int:
         print_campaign(combine(campaigns), combine({"NEW": new}))
         return 0
     if not arguments.mixed:
+        check_side(arguments.old, old)
+        check_side(arguments.new, new)
         check_one_machine([*old, *new])
     pairs, only_old, only_new = match_results(old, new)
     losses = [] if limit is None else find_losses(pairs, only_old, limit)

@@ -15,6 +15,7 @@ from dataflow.commands.run import format_iterations, read_durations
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import VerbParser, parse_with_options, plan_transport
 from dataflow.plan.plan import Plan
+from dataflow.plan.validate import LIST_SHOWS_ALL
 
 PlannedVariant = tuple[Plan | None, str | None]  # and why this machine cannot measure it
 
@@ -24,8 +25,9 @@ def plan_variant(variant: Variant, given: Mapping[str, Any]) -> PlannedVariant:
     try:
         plan, reason = plan_transport(variant.transport, {**given, **variant.flags})[0]
     except UsageError as error:
-        return None, str(error).removeprefix(f"{variant.transport.label}: ")
-    return plan, str(reason) if reason else None
+        text = str(error).removeprefix(f"{variant.transport.label}: ")
+        return None, text.removesuffix(LIST_SHOWS_ALL)
+    return plan, str(reason).removesuffix(LIST_SHOWS_ALL) if reason else None
 
 
 def describe_reader(variant: Variant) -> str:

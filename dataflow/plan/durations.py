@@ -11,6 +11,9 @@ from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.schema import Configuration, Record, Run, Workload
 
+# A disturbed run is measured again, and a measurement waits until another one on the machine has ended.
+LONGER = "; longer if other programs disturb it"
+
 
 @dataclass(frozen=True)
 class PastRun:
@@ -77,15 +80,13 @@ class Durations:
             return ""
         count = "1 run" if len(plans) == 1 else f"{len(plans)} runs"
         total = format_duration(total_seconds)
+        expected = f"expected time: {total} for {count} with start and end, as in results/campaigns"
         if unknown:
             which = "the iterations"
             if unknown < len(plans):
                 which = f"the iterations of {unknown} of them"
-            return (
-                f"expected time: {total} for {count} with start and end, as in results/campaigns, "
-                f"plus {which}, whose time is not known"
-            )
-        return f"expected time: {total} for {count} with start and end, as in results/campaigns"
+            return f"{expected}, plus {which}, whose time is not known{LONGER}"
+        return f"{expected}{LONGER}"
 
 
 def read_campaign(folder: Path) -> list[PastRun]:

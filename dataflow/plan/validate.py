@@ -27,7 +27,8 @@ from dataflow.study import studies
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 CGROUPS = Path("/sys/fs/cgroup")
 MY_CGROUPS = Path("/proc/self/cgroup")
-CHOOSE_ANOTHER = "choose another configuration ('dataflow list' shows all)"
+LIST_SHOWS_ALL = " ('dataflow list' shows all)"
+CHOOSE_ANOTHER = f"choose another configuration{LIST_SHOWS_ALL}"
 
 
 def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:

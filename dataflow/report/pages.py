@@ -141,9 +141,11 @@ def demo_commands(by_name: Mapping[str, Row]) -> list[str]:
     commands = []
     for name, script in SCRIPTS.items():
         seconds = format_demo_seconds(by_name[name])
-        commands.append(f".venv/bin/python {script:40}  # about {seconds} seconds")
-    chart = "draws them: benchmark_result.svg beside the records"
-    return [*commands, f".venv/bin/python {'plot_results.py':40}  # {chart}"]
+        commands.append(f".venv/bin/python {script:40}  # iterations: about {seconds} seconds")
+    # Without these names, it draws the newest records, which can be of a suite.
+    plot = "plot_results.py results/store-*.json results/graph-*.json"
+    chart = "draws them: results/benchmark_result.svg"
+    return [*commands, f".venv/bin/python {plot}  # {chart}"]
 
 
 def build_agreement(folder: Path) -> Section:

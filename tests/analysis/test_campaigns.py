@@ -210,6 +210,23 @@ def test_compare_says_whether_another_campaign_confirms_what_is_published(
     assert re.search(f"^graph shm .* {place}$", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_compare_names_the_flow_if_a_configuration_was_measured_with_several(tmp_path, capsys):
+    published = write_campaigns(tmp_path / "campaigns")
+    mine = tmp_path / "mine"
+    mine_of_flow = {"online-dpo": mine / "a", "chain": mine / "b"}
+    for number, folder in enumerate(published.iterdir(), start=1):
+        times = [("store driver-queue", {}, 2.0 * number), ("store refs", {}, 1.0 * number)]
+        environment = {"clock_code": "a", "boot": folder.name, "versions": VERSIONS}
+        write_campaign(folder / "chain", *times, flow="chain", environment=environment)
+    for number, (flow, folder) in enumerate(mine_of_flow.items(), start=1):
+        times = [("store driver-queue", {}, 0.7 * number), ("graph shm", {}, 0.1 * number)]
+        write_campaign(folder, *times, flow=flow)
+    assert compare.main([str(published), str(mine)]) == 0
+    shown = capsys.readouterr().out
+    assert re.search("^graph shm +online-dpo, ", shown, re.MULTILINE)
+    assert re.search(r"^Not in NEW, .*store refs \(chain, ", shown, re.MULTILINE)
+
+
 def test_compare_says_if_the_code_inside_the_clock_is_another_one(tmp_path, capsys):
     published = write_campaigns(tmp_path / "campaigns")
     mine = (

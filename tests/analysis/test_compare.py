@@ -140,6 +140,18 @@ def test_a_limit_below_the_smallest_slowdown_that_could_be_found_is_a_warning(tm
     assert f"warning: store refs: a slowdown below {detectable} could be missed" in printed.err
 
 
+def test_a_side_that_is_of_two_machines_in_itself_is_named(tmp_path):
+    new = make_record("refs", *QUIET)
+    other = make_record("ref-queue", *QUIET, environment={"cpu_model": "Other"})
+    sides = write_sides(tmp_path, [new], [new, other])
+    problem = "alone, the records are of different machines or versions, cpu_model: "
+    with pytest.raises(RecordError, match=f"^in {sides[1]} {problem}"):
+        compare.main(sides)
+    sides = write_sides(tmp_path / "each", [new], [other])
+    with pytest.raises(RecordError, match=r"^the records are of different machines"):
+        compare.main(sides)
+
+
 def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not_both_at_once(
     tmp_path, capsys
 ):

@@ -47,6 +47,7 @@ def test_a_run_takes_its_iterations_and_the_rest_of_the_time_until_the_next_run(
     assert durations.other_seconds(refs) == 15
     text = durations.describe_total([refs, refs])
     assert text.startswith("expected time: about 56 s for 2 runs with start and end")
+    assert text.endswith("; longer if other programs disturb it")
     assert "not known" not in text
 
 

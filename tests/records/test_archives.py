@@ -194,9 +194,9 @@ def test_the_verb_archives_each_folder_of_a_tree(tmp_path, records, capsys):
     ]
     assert report.main([str(tmp_path / "a" / "b" / ARCHIVE)]) == 0
     assert (tmp_path / "a" / "b" / "configurations.svg").exists()
-    for words in ("a", "missing"):
-        with pytest.raises(UsageError, match="has no single records"):
-            archive.main([str(tmp_path / words)])
+    for word, error in (("a", "has no single records"), ("missing", "missing does not exist: ")):
+        with pytest.raises(UsageError, match=error):
+            archive.main([str(tmp_path / word)])
 
 
 MIXED = "it has records of the tables configurations, weights: give each table a folder"

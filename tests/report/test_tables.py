@@ -266,8 +266,8 @@ def test_the_demo_has_times_of_100_iterations_from_campaigns(tmp_path):
         environment = {"clock_code": "a", "boot": day, "versions": VERSIONS}
         write_campaign(tmp_path / day, *times, environment=environment)
     text = build_pages(campaigns=tmp_path)["demo"]
-    scripts = ("simulate_chat_learn_data_flow.py          # about 200 to 300 seconds\n",
-               "ray_cg_simulate_chat_learn_data_flow.py   # about 25 to 38 seconds\n")  # fmt: skip
+    scripts = ("simulate_chat_learn_data_flow.py          # iterations: about 200 to 300 seconds\n",
+               "ray_cg_simulate_chat_learn_data_flow.py   # iterations: about 25 to 38 seconds\n")  # fmt: skip
     assert all(f".venv/bin/python {script}" in text for script in scripts)
     rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
     assert rows[0] == "| the demo, on its GPUs | 279.23 s | 35.37 s | 7.9 | - |"

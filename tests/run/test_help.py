@@ -159,6 +159,7 @@ def test_list_and_the_plan_are_as_wide_as_the_terminal(terminal, no_gpu, capsys,
     shown = capsys.readouterr().out
     assert longest_line(shown) <= columns
     assert "(1) nccl needs 4 GPUs and this machine has 0" in shown
+    assert "dataflow list" not in shown
     output = tmp_path / "records"
     run.main(["store refs", "graph nccl", "--dry-run", "--output", str(output)])
     *lines, records = capsys.readouterr().out.splitlines()

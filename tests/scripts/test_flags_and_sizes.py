@@ -61,6 +61,7 @@ def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypa
 @pytest.mark.parametrize(("runtime", "words", "message"), [
     ("store", ["--transport", "shm"], f"--transport shm belongs to {GRAPH}"),
     ("graph", ["--transport", "refs"], f"--transport refs belongs to {STORE}"),
+    ("store", ["--transprot", "refs"], "unknown flag --transprot: did you mean --transport?"),
     ("store", ["--transport", "queue"], "--transport queue is unknown: use driver-queue, ref-queue, refs"),
     ("graph", ["--transport", "nccl"], "--transport nccl needs --device cuda: use shm"),
     ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu"),
@@ -69,7 +70,7 @@ def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypa
     ("graph", ["--output", "/proc/no/record"], "--output /proc/no/record: No such file or directory"),
     ("graph", ["--output", __file__], f"--output {__file__}: File exists: give another one"),
     ("store", ["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: Connection refused: give another one"),
-    ("store", ["--rounds", "3"], "unrecognized arguments: --rounds 3"),
+    ("store", ["--rounds", "3"], "unknown flag --rounds: did you mean --iterations? (--help"),
 ])  # fmt: skip
 def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
     with pytest.raises(SystemExit) as end:
