@@ -269,14 +269,15 @@ def test_a_slow_conversion_is_named_as_the_price():
 
 
 @pytest.mark.parametrize("is_verified", [False, True])
-def test_one_array_that_is_filled_again_is_converted_for_each_message(is_verified):
-    measured = {"as it is": NOW, "columns": replace(FAST, convert=0.01)}
+def test_one_array_that_is_filled_again_can_be_filled_in_the_new_form(is_verified):
+    measured = {"as it is": NOW, "columns": replace(FAST, convert=10.0)}
     program = make_program(alternatives=measured)
+    assert find(program) is None  # other objects: converting each of them takes too long
     for number, message in enumerate(program.messages):
         message.sent.token = 7
         message.sent.content = 1 if is_verified else number + 1
         message.sent.is_same = False if is_verified else None
-    assert "this number has taken off" in find(program).price
+    assert "fill it in the new form" in find(program).price
     for message in program.messages:
         message.sent.content = 1
         message.sent.is_same = True

@@ -3,11 +3,14 @@
 
 import copyreg
 import dataclasses
+import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from raymeter.inside import alternatives, conversions, describe, ray_internals
+from raymeter.inside.limits import TooSlow
 
 pa = pytest.importorskip("pyarrow")
 torch = pytest.importorskip("torch")
@@ -273,3 +276,32 @@ def test_polars_frames_are_measured_as_arrow_tables():
     measured = measure({"frame": polars.DataFrame({"x": np.arange(20_000)})})
     assert measured["as it is"]["inband_bytes"] > 160_000
     assert measured["Arrow tables"]["inband_bytes"] < 5_000
+
+
+def test_the_import_of_a_library_does_not_end_a_conversion(monkeypatch):
+    """pyarrow imports pandas for the first array that it makes."""
+    monkeypatch.delitem(sys.modules, "made_library", raising=False)
+    calls = []
+
+    def convert(value, limits):
+        calls.append(value)
+        if len(calls) == 1:
+            monkeypatch.setitem(sys.modules, "made_library", ModuleType("made_library"))
+            raise TooSlow
+        return [1.0]
+
+    monkeypatch.setattr(alternatives, "CONVERSIONS", {"made": convert})
+    assert measure(["a"])["made"]["bytes"] > 0
+    assert len(calls) == 2
+
+
+def test_a_conversion_that_takes_too_long_is_not_tried_again(monkeypatch):
+    calls = []
+
+    def convert(value, limits):
+        calls.append(value)
+        raise TooSlow
+
+    monkeypatch.setattr(alternatives, "CONVERSIONS", {"made": convert})
+    assert measure(["a"])["made"] is None
+    assert len(calls) == 1

@@ -9,6 +9,7 @@ What a change saves is measured: the sender has serialised one message of each k
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from statistics import median
 
 from raymeter.causes.savings import save_reading, save_sending, total
@@ -137,7 +138,7 @@ def make_finding(
 
     measured: what one message took as it is, and in each other way. From that comes the share of sending and of
     reading that is saved of each recorded message. The conversion counts as a part of sending, unless one is enough
-    for all messages.
+    for all messages, or the program fills one object again and can fill it in the other form.
     """
     now = measured.get("as it is")
     other = measured.get(kind.alternative)
@@ -145,8 +146,8 @@ def make_finding(
         return None
     sending = typical_sending(program, group)
     other_sending = sending.with_alternative(now, other)
-    is_kept = is_same_object(group)
-    convert = 0.0 if is_kept else other.convert
+    use = find_use(group)
+    convert = other.convert if use is Use.NEW else 0.0
     saved = saved_per_message(sending, other_sending, now, other) - convert
     if saved < MIN_SAVED_SHARE * (sending.seconds + now.deserialise):
         return None
@@ -165,31 +166,42 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
-        finding.price += f" {price_of_conversion(other.convert, is_kept)}"
+        finding.price += f" {price_of_conversion(other.convert, use)}"
         finding.price = finding.price.lstrip()
     return finding
 
 
-def price_of_conversion(seconds: float, is_kept: bool) -> str:
+class Use(Enum):
+    """How the messages of a group belong together, which says when a conversion is needed."""
+
+    KEPT = "one object or content is sent again"
+    FILLED = "one object is filled again in place, and sent again"
+    NEW = "other objects"
+
+
+def price_of_conversion(seconds: float, use: Use) -> str:
     """Return how long converting a message takes, and whether that is in the number."""
     taken = f"Converting one message took {format_milliseconds(seconds)}, which"
-    if is_kept:
+    if use is Use.KEPT:
         return f"{taken} is not in this number, since one object is sent again: keep what is converted."
+    if use is Use.FILLED:
+        return f"{taken} is not in this number, since one object is filled again: fill it in the new form."
     return f"{taken} this number has taken off. Make it that way from the start, and that is saved, too."
 
 
-def is_same_object(group: Group) -> bool:
-    """Return whether all messages are one object, or have one content, so that one conversion is enough.
+def find_use(group: Group) -> Use:
+    """Return how the messages of a group belong together.
 
     An array that is filled again in place is one object with other bytes: what was converted of it would be stale.
     """
     messages = [message.sent for message in group.messages]
     contents = {sent.content for sent in messages}
-    if len(contents) > 1 or any(sent.is_same is False for sent in messages):
-        return False
     tokens = {sent.token for sent in messages}
+    is_one_object = len(tokens) == 1 and 0 not in tokens
+    if len(contents) > 1 or any(sent.is_same is False for sent in messages):
+        return Use.FILLED if is_one_object else Use.NEW
     has_same_bytes = any(sent.is_same for sent in messages)
-    return has_same_bytes or (len(tokens) == 1 and 0 not in tokens)
+    return Use.KEPT if has_same_bytes or is_one_object else Use.NEW
 
 
 def saved_share(now: float, other: float) -> float:

@@ -113,11 +113,8 @@ def measure_converted(value, convert):
 
     Return None if it takes too long, and raise OutOfBudget if there is no more time for any.
     """
-    modules = len(sys.modules)
     try:
-        converted, seconds = timed(convert, value)
-        if len(sys.modules) > modules:  # a library has imported another one
-            converted, seconds = timed(convert, value)
+        converted, seconds = convert_without_imports(value, convert)
     except OutOfBudget:
         raise
     except TooSlow:
@@ -127,6 +124,19 @@ def measure_converted(value, convert):
     if converted is value or converted is None:
         return {}
     return measure_value(converted, seconds)
+
+
+def convert_without_imports(value, convert):
+    """Return the converted message, and the seconds that this took, again if a library has imported another one."""
+    modules = len(sys.modules)
+    try:
+        converted, seconds = timed(convert, value)
+    except TooSlow:
+        if len(sys.modules) == modules:
+            raise
+    if len(sys.modules) > modules:
+        converted, seconds = timed(convert, value)
+    return converted, seconds
 
 
 def timed(convert, value):
