@@ -222,15 +222,19 @@ def test_the_end_says_how_many_messages_were_left_out_after_the_last_one(
     assert end["last_left_out"] == [left_out]
 
 
-def test_a_slow_call_is_written_without_its_message(made_recorder, put, monkeypatch):
+def test_a_slow_message_over_the_budget_is_written_in_short(made_recorder, put, monkeypatch):
     made_recorder.message_seconds = 1.0
     put()
     monkeypatch.setattr(recorder, "LEFT_OUT_SECONDS", 0.0)
     made_recorder.message_seconds = 0.0
     put()
     written = [event for event in made_recorder.lines if event["event"] == "put"]
-    assert [event.get("left_out_messages", 0) for event in written] == [0, 1]
-    assert [len(event["messages"]) for event in written] == [1, 0]
+    assert [event.get("left_out_messages", 0) for event in written] == [0, 0]
+    assert [len(event["messages"]) for event in written] == [1, 1]
+    sent = [event for event in made_recorder.lines if event["event"] == "sent"]
+    assert [event.get("is_short", False) for event in sent] == [False, True]
+    assert sent[1]["seconds"] > 0.0
+    assert "content" not in sent[1]
 
 
 def test_each_new_actor_is_written(made_recorder, put, monkeypatch):

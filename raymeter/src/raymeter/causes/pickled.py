@@ -194,7 +194,7 @@ def find_use(group: Group) -> Use:
 
     An array that is filled again in place is one object with other bytes: what was converted of it would be stale.
     """
-    messages = [message.sent for message in group.messages]
+    messages = [message.sent for message in group.messages if not message.sent.is_short]
     contents = {sent.content for sent in messages}
     tokens = {sent.token for sent in messages}
     is_one_object = len(tokens) == 1 and 0 not in tokens

@@ -70,6 +70,8 @@ def find_repeats(messages: list[Message]) -> list[Message]:
     repeats = []
     for message in messages:
         sent = message.sent
+        if sent.is_short:
+            continue
         was_sent = seen.has_had(identity_of(message))
         was_sent_by_any = wholes.has_had((sent.content, sent.whole))
         is_elsewhere = message.how in ("put", "argument") and sent.whole and was_sent_by_any
@@ -102,7 +104,8 @@ def factor_of_repeats(repeats: list[Message], line: list[Message]) -> float:
     """
     weight = sum(message.sent.weight for message in line)
     weight_of_repeats = sum(message.sent.weight for message in repeats)
-    share = len(repeats) / len(line)
+    described = [message for message in line if not message.sent.is_short]
+    share = len(repeats) / max(1, len(described))
     return share * weight / weight_of_repeats
 
 
@@ -119,6 +122,8 @@ def save_reading_again(messages: list[Message], repeats: list[Message]) -> list[
     for message in messages:
         if message.call is None or message.call.kind != "method":
             return []
+        if message.sent.is_short:
+            continue
         before = [item for item in message.received if (item.process, message.sent.content) in seen]
         if id(message) in counted:
             again.append(Message(message.sent, message.call, before))

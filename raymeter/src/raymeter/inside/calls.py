@@ -511,7 +511,8 @@ def write_sent(before, after, value, result):
     key = "sent", describe.type_name(value), ray_internals.current_name(), *find_place(scope)
     seconds = after[0] - before[0]
     note_speed(type(value), seconds)
-    if recorder.leaves_out_message(key, seconds, after[0]):
+    is_short = recorder.writes_short_message(key, seconds, after[0])
+    if not is_short and recorder.leaves_out_message(key, seconds, after[0]):
         parts.clear()
         if scope is not None:
             scope.left_out += 1
@@ -522,12 +523,21 @@ def write_sent(before, after, value, result):
     event.update(describe_process(before, after))
     event["bytes"] = size
     event["references"] = references
-    add_content_and_fields(event, value, find_place(scope))
+    event["type"] = describe.type_name(value)
+    if is_short:
+        add_line(event, find_place(scope))
+        event["is_short"] = True
+        parts.clear()
+    else:
+        add_content_and_fields(event, value, find_place(scope))
     if scope is not None:
         scope.messages = [*scope.messages, event["number"]]
     event["own_seconds"] = time.time() - after[0]
     recorder.write_message(key, event)
-    recorder.spend_on_message(key, extra_clock() - begin)
+    if is_short:
+        recorder.spend_on_short_message(extra_clock() - begin)
+    else:
+        recorder.spend_on_message(key, extra_clock() - begin)
 
 
 def add_content_and_fields(event, value, called):
@@ -535,7 +545,6 @@ def add_content_and_fields(event, value, called):
     size = event["bytes"]
     event["inband_bytes"] = parts.inband_bytes if parts.inband_bytes or parts.buffers else size
     event["buffers"] = len(parts.buffers)
-    event["type"] = describe.type_name(value)
     large = identity.LargeParts(value)
     event["leaves"] = large.leaves
     event["token"] = live_objects.number_of(large.largest)
@@ -638,13 +647,8 @@ def add_description(event, value, called):
 
     `called` is the line and function of the user's code that has called Ray.
     """
-    line, function = called
-    name = event["by_name"]
-    if not line and name:
-        line = place.running_line(name)
-    event["line"] = line
-    event["function"] = function
-    kind = (line, name, event["type"])
+    add_line(event, called)
+    kind = (event["line"], event["by_name"], event["type"])
     count = kinds_seen[kind] = kinds_seen.get(kind, 0) + 1
     if is_described(count):
         event["fields"] = describe.describe(value)
@@ -653,6 +657,16 @@ def add_description(event, value, called):
         event["is_torch_pickle"] = TORCH_PICKLE in parts.inband
     if count >= DESCRIBED_FIRST and not event["how"]:
         add_alternatives(event, kind, value)
+
+
+def add_line(event, called):
+    """Add the line and function that sends a message; of a result, the line that runs."""
+    line, function = called
+    name = event["by_name"]
+    if not line and name:
+        line = place.running_line(name)
+    event["line"] = line
+    event["function"] = function
 
 
 def is_described(count):

@@ -36,7 +36,7 @@ MAX_MESSAGE_SECONDS = 0.02  # that were not used, for the messages of a burst
 WRITING_SECONDS = 5e-5  # that a message takes later, when it is written
 ALWAYS_SECONDS = 0.001  # of a call that is always written
 MAX_SLOWER = 4  # times so long must a call be that is always written, while calls are sampled
-LEFT_OUT_SECONDS = 0.01  # of a call that is always written, although its large message is left out
+LEFT_OUT_SECONDS = 0.01  # of a message that is always written, if only in short, and of its call
 ALWAYS_SHARE = (
     0.01  # of the time of a slow message, with less than which it is written over the budget, too
 )
@@ -432,19 +432,30 @@ class Recorder:
         counter.leave_out(seconds)
         return True
 
-    def leaves_out_message(self, key, seconds, end):
-        """Count a message that is left out; return False if it is to be written.
+    def writes_short_message(self, key, seconds, end):
+        """Return whether a slow message over the budget is written without what it consists of.
 
-        The first one of its kind after a whole window is always written, and slow ones that take little more time then.
+        The step in which it is sent needs its time. What is known of the others like it holds for it, too.
         """
+        return seconds >= LEFT_OUT_SECONDS and not self.describes_message(key, seconds, end)
+
+    def describes_message(self, key, seconds, end):
+        """Return whether a message is described: within the budget, rare, or slow and quickly described."""
         counter = self.message_counters.get(key)
         if counter is None:
             counter = self.message_counters[key] = LineCounter()
         is_rare = end - counter.last >= MESSAGE_WINDOW_SECONDS
         is_slow = seconds >= ALWAYS_SECONDS and counter.own_seconds < ALWAYS_SHARE * seconds
-        if is_rare or is_slow or self.has_message_time(end):
+        return is_rare or is_slow or self.has_message_time(end)
+
+    def leaves_out_message(self, key, seconds, end):
+        """Count a message that is left out; return False if it is to be written.
+
+        The first one of its kind after a whole window is always written, and slow ones that take little more time then.
+        """
+        if self.describes_message(key, seconds, end):
             return False
-        counter.leave_out(seconds)
+        self.message_counters[key].leave_out(seconds)
         self.left_out_messages += 1
         return True
 
@@ -481,6 +492,10 @@ class Recorder:
         taken = max(0.0, seconds) + WRITING_SECONDS
         self.message_counters[key].own_seconds = taken
         self.message_seconds -= taken
+
+    def spend_on_short_message(self, seconds):
+        """Take the CPU time of a message that was not described from the budget."""
+        self.message_seconds -= max(0.0, seconds) + WRITING_SECONDS
 
     def spend_on_call(self, scope, seconds, end):
         """Take the time of a call that was written from the budget of its message, or of short calls."""

@@ -233,6 +233,7 @@ class Sent:
     is_torch_pickle: bool = False  # a tensor in it was pickled by torch itself
     alternatives: dict[str, Alternative] = field(default_factory=dict)
     unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it
+    is_short: bool = False  # what it consists of is not written, since that takes too long
     left_out: int = 0  # messages like it since the last one that was written
     left_out_seconds: float | None = None  # that they took; None in older profiles
     weight: float = 1.0  # messages for which this one stands; it is computed, and not in the file

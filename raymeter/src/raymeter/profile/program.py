@@ -12,6 +12,7 @@ from raymeter.profile.event_loops import EventLoops
 from raymeter.profile.events import Call, Received, Sent, Task
 from raymeter.profile.library_threads import join_helpers
 from raymeter.profile.reader import Recording
+from raymeter.profile.short_messages import complete_short
 from raymeter.profile.weights import (
     leaves_out_messages,
     weigh_calls,
@@ -92,6 +93,7 @@ def join(recording: Recording) -> Program:
     if restored:
         recording.calls = sorted([*recording.calls, *restored], key=lambda call: call.start)
     weigh_calls(recording)
+    complete_short(recording)
     weigh_messages(recording)
     join_helpers(recording)
     calls = number_calls(recording.calls)
