@@ -258,10 +258,11 @@ def test_what_does_not_fit_or_saves_nothing_is_not_named():
 def test_a_slow_conversion_is_named_as_the_price():
     slow = replace(FAST, convert=0.5)
     program = make_program(alternatives={"as it is": NOW, "columns": slow})
-    assert find(program) is None  # each message is converted
+    assert find(program).is_limit  # each message is converted
     for message in program.messages:
         message.sent.token = 7
     finding = find(program)
+    assert not finding.is_limit
     assert "Converting one message took 500 ms" in finding.price
     assert "is not in this number" in finding.price
     fast = find(make_program(alternatives={"as it is": NOW, "columns": FAST}))
@@ -272,7 +273,9 @@ def test_a_slow_conversion_is_named_as_the_price():
 def test_one_array_that_is_filled_again_can_be_filled_in_the_new_form(is_verified):
     measured = {"as it is": NOW, "columns": replace(FAST, convert=10.0)}
     program = make_program(alternatives=measured)
-    assert find(program) is None  # other objects: converting each of them takes too long
+    finding = find(program)  # of other objects
+    assert finding.is_limit
+    assert "takes longer than what it saves: make it that way from the start" in finding.price
     for number, message in enumerate(program.messages):
         message.sent.token = 7
         message.sent.content = 1 if is_verified else number + 1
@@ -284,13 +287,26 @@ def test_one_array_that_is_filled_again_can_be_filled_in_the_new_form(is_verifie
     assert "keep what is converted" in find(program).price
 
 
-def test_what_converting_each_message_takes_is_in_the_number():
+def test_what_converting_each_message_takes_is_in_the_price():
     fast = {"as it is": NOW, "columns": FAST}
     slow = {"as it is": NOW, "columns": replace(FAST, convert=0.01)}
     without = find(make_program(alternatives=fast))
     finding = find(make_program(alternatives=slow))
-    assert without.seconds - finding.seconds == pytest.approx(0.01, rel=0.02)
-    assert "this number has taken off" in finding.price
+    assert not without.is_limit
+    assert without.seconds == pytest.approx(finding.seconds)
+    assert finding.is_limit  # a program that converts each message saves less
+    assert "not in this number: make it that way from the start" in finding.price
+
+
+def test_what_reading_saves_is_known_from_the_readers_if_the_sender_may_not_read():
+    now = replace(NOW, deserialise=0.0, is_read=False)
+    program = make_program(alternatives={"as it is": now, "columns": FAST})
+    reading = [item.seconds for message in program.messages for item in message.received]
+    assert sum(reading) > 0.0
+    known = find(program)
+    for message in program.messages:
+        message.sent.alternatives["columns"] = replace(FAST, is_read=False)
+    assert known.seconds > find(program).seconds
 
 
 @pytest.mark.parametrize(("field", "name", "words"), [

@@ -226,6 +226,7 @@ def test_a_slow_message_over_the_budget_is_written_in_short(made_recorder, put, 
     made_recorder.message_seconds = 1.0
     put()
     monkeypatch.setattr(recorder, "LEFT_OUT_SECONDS", 0.0)
+    monkeypatch.setattr(recorder, "DESCRIBED_FIRST", 1)
     made_recorder.message_seconds = 0.0
     put()
     written = [event for event in made_recorder.lines if event["event"] == "put"]
@@ -286,14 +287,28 @@ def test_the_budget_is_a_share_of_the_cpu_time_and_not_of_a_pause(made_recorder,
 
 @pytest.mark.parametrize(("own_seconds", "is_left_out"), [(0.001, False), (0.03, True)])
 def test_a_slow_message_is_written_over_the_budget_if_this_takes_little_of_its_time(
-    made_recorder, own_seconds, is_left_out
+    made_recorder, own_seconds, is_left_out, monkeypatch
 ):
+    monkeypatch.setattr(recorder, "DESCRIBED_FIRST", 1)
     begin = time.time()
     assert not made_recorder.leaves_out_message("kind", 1.0, begin)
     made_recorder.write_message("kind", {"event": "sent", "start": begin, "seconds": 1.0})
     made_recorder.spend_on_message("kind", own_seconds)
     made_recorder.message_seconds = -1e9
     assert made_recorder.leaves_out_message("kind", 1.0, begin + 1.01) == is_left_out
+
+
+def test_the_first_slow_messages_of_a_kind_are_described(made_recorder):
+    """In the third one, other ways to send it are measured."""
+    made_recorder.message_seconds = -1e9
+    at = time.time()
+    described = []
+    for number in range(5):
+        described.append(made_recorder.describes_message("kind", 0.1, at + 0.1 * number))
+        event = {"event": "sent", "start": at + 0.1 * (number - 1), "seconds": 0.1}
+        made_recorder.write_message("kind", event)
+        made_recorder.message_counters["kind"].own_seconds = 0.09
+    assert described == [True, True, True, False, False]
 
 
 def test_the_call_of_a_message_takes_from_the_budget_of_messages(made_recorder, put):

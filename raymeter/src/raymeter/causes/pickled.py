@@ -137,8 +137,8 @@ def make_finding(
     """Return what the alternative of a kind would save; None if it was not measured, or saves little.
 
     measured: what one message took as it is, and in each other way. From that comes the share of sending and of
-    reading that is saved of each recorded message. The conversion counts as a part of sending, unless one is enough
-    for all messages, or the program fills one object again and can fill it in the other form.
+    reading that is saved of each recorded message. The conversion is left out: programs can make each message in the
+    other way from the start. If it takes long, the price says that these savings are the most.
     """
     now = measured.get("as it is")
     other = measured.get(kind.alternative)
@@ -146,16 +146,12 @@ def make_finding(
         return None
     sending = typical_sending(program, group)
     other_sending = sending.with_alternative(now, other)
-    use = find_use(group)
-    convert = other.convert if use is Use.NEW else 0.0
-    saved = saved_per_message(sending, other_sending, now, other) - convert
-    if saved < MIN_SAVED_SHARE * (sending.seconds + now.deserialise):
-        return None
     sending_share = saved_share(sending.seconds, other_sending.seconds)
-    if convert:  # it may take longer than what sending saves
-        sending_share = 1 - (other_sending.seconds + convert) / max(1e-9, sending.seconds)
-    are_read = now.is_read and other.is_read
-    reading_share = saved_share(now.deserialise, other.deserialise) if are_read else 0.0
+    reading = typical_reading(group, now)
+    reading_share = saved_share(reading, other.deserialise) if other.is_read else 0.0
+    saved = sending_share * sending.seconds + reading_share * reading
+    if saved < MIN_SAVED_SHARE * (sending.seconds + reading):
+        return None
     savings = []
     for message in group.messages:
         savings += save_sending(program, message, sending_share)
@@ -166,7 +162,9 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
-        finding.price += f" {price_of_conversion(other.convert, use)}"
+        use = find_use(group)
+        finding.is_limit = use is not Use.KEPT
+        finding.price += f" {price_of_conversion(other.convert, saved, use)}"
         finding.price = finding.price.lstrip()
     return finding
 
@@ -179,14 +177,18 @@ class Use(Enum):
     NEW = "other objects"
 
 
-def price_of_conversion(seconds: float, use: Use) -> str:
-    """Return how long converting a message takes, and whether that is in the number."""
-    taken = f"Converting one message took {format_milliseconds(seconds)}, which"
+def price_of_conversion(convert: float, saved: float, use: Use) -> str:
+    """Return how long converting a message takes, of which so many seconds are saved, and how to do without it."""
+    taken = (
+        f"Converting one message took {format_milliseconds(convert)}, which is not in this number"
+    )
     if use is Use.KEPT:
-        return f"{taken} is not in this number, since one object is sent again: keep what is converted."
+        return f"{taken}, since one object is sent again: keep what is converted."
     if use is Use.FILLED:
-        return f"{taken} is not in this number, since one object is filled again: fill it in the new form."
-    return f"{taken} this number has taken off. Make it that way from the start, and that is saved, too."
+        return f"{taken}, since one object is filled again: fill it in the new form."
+    if convert < saved:
+        return f"{taken}: make it that way from the start."
+    return f"{taken}, and takes longer than what it saves: make it that way from the start, or leave it as it is."
 
 
 def find_use(group: Group) -> Use:
@@ -229,17 +231,15 @@ class Sending:
         return Sending(serialise, copy)
 
 
-def saved_per_message(
-    sending: Sending, other_sending: Sending, now: Alternative, other: Alternative
-) -> float:
-    """Return the seconds that sending and reading one message in another way save, without the conversion.
+def typical_reading(group: Group, now: Alternative) -> float:
+    """Return what reading one message takes: as its sender has measured it, or in the median of its readers.
 
-    Reading saves nothing if either way was only sent, because reading it runs code of its classes.
+    The sender reads no message whose classes would run their own code.
     """
-    saved_sending = max(0.0, sending.seconds - other_sending.seconds)
-    if not (now.is_read and other.is_read):
-        return saved_sending
-    return saved_sending + max(0.0, now.deserialise - other.deserialise)
+    if now.is_read:
+        return now.deserialise
+    read = [item.seconds for message in group.messages for item in message.received]
+    return median(read) if read else 0.0
 
 
 def typical_sending(program: Program, group: Group) -> Sending:

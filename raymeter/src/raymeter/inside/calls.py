@@ -28,10 +28,9 @@ from . import (
     runs,
     tasks,
 )
-from .recorder import ALWAYS_SECONDS, Recorder
+from .recorder import ALWAYS_SECONDS, DESCRIBED_FIRST, Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
-DESCRIBED_FIRST = 3  # messages of a kind that are described
 DESCRIBED_AGAIN = 64  # then this one, and the one with twice its number, and so on
 # Of a content that was seen before, so often all bytes are summed, so that a change is noticed.
 VERIFIED_REPEATS = 8

@@ -40,6 +40,7 @@ LEFT_OUT_SECONDS = 0.01  # of a message that is always written, if only in short
 ALWAYS_SHARE = (
     0.01  # of the time of a slow message, with less than which it is written over the budget, too
 )
+DESCRIBED_FIRST = 3  # messages of a kind that are described
 RARE_SECONDS = 0.05  # after the last one of a line that was written, the next one is, too
 MEASURED_ENTRIES = 50  # of a call, to know what one takes
 MAX_EXTRA_SHARE = 0.005  # of the time that has passed, for each of these measurements
@@ -440,13 +441,17 @@ class Recorder:
         return seconds >= LEFT_OUT_SECONDS and not self.describes_message(key, seconds, end)
 
     def describes_message(self, key, seconds, end):
-        """Return whether a message is described: within the budget, rare, or slow and quickly described."""
+        """Return whether a message is described: within the budget, rare, slow and quick to describe, or a slow first one.
+
+        In the last one of those first ones, other ways to send it are measured.
+        """
         counter = self.message_counters.get(key)
         if counter is None:
             counter = self.message_counters[key] = LineCounter()
         is_rare = end - counter.last >= MESSAGE_WINDOW_SECONDS
         is_slow = seconds >= ALWAYS_SECONDS and counter.own_seconds < ALWAYS_SHARE * seconds
-        return is_rare or is_slow or self.has_message_time(end)
+        is_first = seconds >= LEFT_OUT_SECONDS and counter.written < DESCRIBED_FIRST
+        return is_rare or is_slow or is_first or self.has_message_time(end)
 
     def leaves_out_message(self, key, seconds, end):
         """Count a message that is left out; return False if it is to be written.
