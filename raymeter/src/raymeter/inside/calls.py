@@ -533,10 +533,7 @@ def write_sent(before, after, value, result):
         scope.messages = [*scope.messages, event["number"]]
     event["own_seconds"] = time.time() - after[0]
     recorder.write_message(key, event)
-    if is_short:
-        recorder.spend_on_short_message(extra_clock() - begin)
-    else:
-        recorder.spend_on_message(key, extra_clock() - begin)
+    spend_on_message(key, is_short, extra_clock() - begin)
 
 
 def add_content_and_fields(event, value, called):
@@ -732,7 +729,8 @@ def write_received(before, after, data, reference, args, value):
     key = "received", ray_internals.current_name(), *called
     seconds = after[0] - before[0]
     note_speed(Read, seconds)
-    if recorder.leaves_out_message(key, seconds, after[0]):
+    is_short = recorder.writes_short_message(key, seconds, after[0])
+    if not is_short and recorder.leaves_out_message(key, seconds, after[0]):
         return
     begin = extra_clock()
     if scope is not None:
@@ -743,10 +741,18 @@ def write_received(before, after, data, reference, args, value):
     event.update(describe_process(before, after))
     event["bytes"] = size
     event["type"] = describe.type_name(value)
-    event["leaves"] = identity.find_leaves(value)
+    event["leaves"] = [] if is_short else identity.find_leaves(value)
     event["line"] = called[0] or place.running_line(event["by_name"])
     recorder.write_message(key, event)
-    recorder.spend_on_message(key, extra_clock() - begin)
+    spend_on_message(key, is_short, extra_clock() - begin)
+
+
+def spend_on_message(key, is_short, seconds):
+    """Take the time of a message from the budget. A short one says nothing of how long describing the next one takes."""
+    if is_short:
+        recorder.spend_on_short_message(seconds)
+    else:
+        recorder.spend_on_message(key, seconds)
 
 
 class PickleProxy:
