@@ -441,7 +441,7 @@ class Recorder:
         return seconds >= LEFT_OUT_SECONDS and not self.describes_message(key, seconds, end)
 
     def describes_message(self, key, seconds, end):
-        """Return whether a message is described: in the budget, rare, slow and quick to describe, or a slow first one.
+        """Return whether a message is described: within the budget, rare, quick to describe, or a slow first one.
 
         In the last one of those first ones, other ways to send it are measured.
         """
