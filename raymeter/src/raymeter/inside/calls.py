@@ -748,7 +748,7 @@ def write_received(before, after, data, reference, args, value):
 
 
 def spend_on_message(key, is_short, seconds):
-    """Take the time of a message from the budget. A short one says nothing of how long describing the next one takes."""
+    """Take the time of a message from the budget. A short one does not say how long describing the next one takes."""
     if is_short:
         recorder.spend_on_short_message(seconds)
     else:
