@@ -236,7 +236,10 @@ def check_trace(result: Result) -> None:
 
 
 def _find_wrong_orders(result: Result, run: Run) -> list[str]:
-    """Return a sentence for each message that was not seen, or was read before it was sent."""
+    """Return a sentence for each message that was not seen, or was read before its sender began to make it.
+
+    The error of the clocks is allowed. In one process nothing is checked, because the driver has all spans.
+    """
     if result.transport.requirements.single_process:
         return []  # the driver's spans are those of all actors
     made_us, read_us = _message_times(run)
@@ -248,11 +251,11 @@ def _find_wrong_orders(result: Result, run: Run) -> list[str]:
         for number in range(len(run.iterations_us)):
             sender = (edge.source, number)
             reader = (edge.reader, number)
-            sent = made_us.get(sender)
-            received = read_us.get(reader)
-            if sent is None or received is None:
+            began_to_make = made_us.get(sender)
+            had_read = read_us.get(reader)
+            if began_to_make is None or had_read is None:
                 problems.append(f"no process saw {edge} in iteration {number}")
-            elif received < sent - tolerated_us:
+            elif had_read < began_to_make - tolerated_us:
                 early = f"{edge} was read before it was sent in iteration {number}"
                 problems.append(f"{early}: the clocks of the processes differ")
     return problems

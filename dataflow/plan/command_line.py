@@ -161,7 +161,9 @@ class VerbParser(argparse.ArgumentParser):
         common = [action for action in in_groups if action.dest in COMMON]
         shown = {"": own + common, **self.groups, "all": own + in_groups}
         if topic not in shown:
-            raise UsageError(f"--help {topic}: unknown group{did_you_mean(topic, shown)}")
+            raise UsageError(
+                f"--help {topic}: unknown group{did_you_mean(topic, [*shown, *lists])}"
+            )
         for action in self._actions:
             action.help = action.help if action in shown[topic] else argparse.SUPPRESS
         if self.groups:

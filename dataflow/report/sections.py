@@ -96,7 +96,7 @@ def is_baseline(result: Result) -> bool:
 
 @dataclass(frozen=True)
 class Table:
-    """How the results of one table of records are shown: one section per group with equal `group_by`, in its order."""
+    """How the results of one table of records are shown: one section per group with equal `group_by`, in the order of its first value."""
 
     name: str  # of its sections, as in the marks of the pages
     columns: Callable[[Group], Sequence[Column]]
@@ -131,10 +131,17 @@ def find_tables() -> Mapping[str, Table]:
     return found
 
 
+def place_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return table, position and name of the flow, and the first value of `group_by`; others may have no order."""
+    return key[:4]
+
+
 def sections(
     results: Sequence[Result], in_campaigns: Collection[MeasuredKey] = ()
 ) -> list[Section]:
-    """Return the sections of all results; raise RecordError for a contradictory trace.
+    """Return the sections by table, flow, and the first value of `group_by`, and else in the order of the results.
+
+    Raise RecordError for a contradictory trace.
 
     in_campaigns: what campaigns have measured, whose factors pages do not give a second time.
     """
@@ -157,7 +164,7 @@ def sections(
             members = [Result((record,)) for record in result.records]
         groups[key] += members
     built = []
-    for key in sorted(groups, key=lambda key: key[:4]):
+    for key in sorted(groups, key=place_of):
         members = groups[key]
         group = Group(members, results, in_campaigns)
         built += build_group(by_name[members[0].table], group)

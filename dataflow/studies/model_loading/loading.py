@@ -56,7 +56,7 @@ def map_file(path: str, mode: Any, size: int | None = None) -> torch.Tensor:
 
 
 def publish_module(module: Module, way: str, folder: Path, message: Message) -> Any:
-    """Return the reference or the path by which another process loads the module."""
+    """Return by what another process loads the module: a reference for the ways ray-*, else the path of a file."""
     path = f"{folder}/weights"
     tensors = module.state_dict()
     if way == "ray-module":
@@ -70,7 +70,7 @@ def publish_module(module: Module, way: str, folder: Path, message: Message) -> 
         pack(tensors, message, parts)
     elif way == "safetensors":
         safetensors.torch.save_file(tensors, path)
-    else:
+    else:  # torch-load and torch-mmap, which read the same file
         torch.save(tensors, path)
     return path
 

@@ -58,6 +58,7 @@ def reads_by_task(program: Program) -> dict[str, list[Call]]:
 def make_finding(
     program: Program, steps: Steps, runs: list[Run], reads: dict[str, list[Call]]
 ) -> Finding:
+    """Return the finding for the generators of one line: with the items of the first one, and the time of all."""
     first = runs[0]
     batch = batch_of(first)
     share = 1 - 1 / batch

@@ -103,7 +103,7 @@ def task_of(call: Call) -> str:
 
 
 def split(program: Program, steps: Steps, calls: list[Call]) -> list[list[Call]]:
-    """Return the calls that could be in another order.
+    """Return the calls in batches, in each of which they could be in another order. A batch may have one call.
 
     They are in one step, for tasks of one name, all of which were submitted before the first one is got.
     """

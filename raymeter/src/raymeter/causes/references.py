@@ -80,7 +80,7 @@ class Finder:
         held = mean(call.contained for call in calls)
         first = calls[0]
         what = first.name or "ray.put"
-        return self.finish(first.line, len(calls), held, what, savings)
+        return self.make_finding(first.line, len(calls), held, what, savings)
 
     def make_result_finding(self, group: Group) -> Finding:
         messages = group.messages
@@ -89,7 +89,7 @@ class Finder:
             savings += save_sending(self.program, message)
         held = mean(message.sent.references for message in messages)
         what = f"results of {group.sender}"
-        return self.finish(group.line, len(messages), held, what, savings)
+        return self.make_finding(group.line, len(messages), held, what, savings)
 
     def save_reading(self, tasks: set[str]) -> list[Saving]:
         """Return the time in which the tasks with these messages read them."""
@@ -116,9 +116,10 @@ class Finder:
                 savings.append(saving)
         return savings
 
-    def finish(
+    def make_finding(
         self, line: str, count: int, held: float, what: str, savings: list[Saving]
     ) -> Finding:
+        """Return the finding for so many messages of all steps, each with so many references on average."""
         per_step = significant(count / self.steps.count, 2)
         references = significant(held, 2)
         seconds = total(savings) / self.steps.count

@@ -311,7 +311,11 @@ class Pass:
         return found
 
     def sources_of_call(self, call: ast.Call) -> Names:
-        """What a call returns is clear if it gets a value of this pass, and no older object of which it is a method."""
+        """Return the objects from before this pass of which a call's value is made, and UNCLEAR if there may be more.
+
+        There may be more if it gets no value of this pass, or is a method of an older object, and is not one of those
+        that are known to return nothing else.
+        """
         found: Names = set()
         values = arguments_of(call)
         for value in values:
