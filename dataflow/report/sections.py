@@ -96,7 +96,10 @@ def is_baseline(result: Result) -> bool:
 
 @dataclass(frozen=True)
 class Table:
-    """How the results of one table of records are shown: one section per group with equal `group_by`, in the order of its first value."""
+    """How the results of one table of records are shown: a section for each value of `group_by`.
+
+    They are in the order of its first part.
+    """
 
     name: str  # of its sections, as in the marks of the pages
     columns: Callable[[Group], Sequence[Column]]

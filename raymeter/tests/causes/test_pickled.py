@@ -298,6 +298,40 @@ def test_what_converting_each_message_takes_is_in_the_price():
     assert "not in this number: make it that way from the start" in finding.price
 
 
+def test_a_way_that_pays_with_its_conversion_is_better_than_one_that_does_not():
+    frame = Field(path="x", type="pandas.DataFrame", dtype="object", bytes=MIB)
+    arrow = replace(FAST, serialise=0.012, deserialise=0.005, convert=0.001)
+    columns = replace(FAST, convert=0.4)
+    measured = {"as it is": NOW, "Arrow tables": arrow, "columns": columns}
+    assert "Arrow" in find(make_program(frame, seconds=0.02, alternatives=measured)).change
+    del measured["Arrow tables"]
+    unfit = ["Arrow tables"]
+    assert find(make_program(frame, seconds=0.02, alternatives=measured, unfit=unfit)).is_limit
+
+
+def test_what_sending_takes_longer_is_taken_off():
+    reads_fast = Alternative(serialise=0.001, deserialise=0.001, bytes=MIB)
+    sends_slowly = replace(reads_fast, serialise=0.025)
+    fast = find(make_program(alternatives={"as it is": NOW, "columns": reads_fast}))
+    slow = find(make_program(alternatives={"as it is": NOW, "columns": sends_slowly}))
+    assert slow is None or slow.seconds < 0.3 * fast.seconds
+    far_slower = replace(reads_fast, serialise=0.08)
+    assert find(make_program(alternatives={"as it is": NOW, "columns": far_slower})) is None
+
+
+def test_one_described_message_does_not_show_that_an_object_is_sent_again():
+    slow = replace(FAST, convert=0.5)
+    program = make_program(alternatives={"as it is": NOW, "columns": slow})
+    for message in program.messages:
+        message.sent.is_short = True
+    described = program.messages[2].sent
+    described.is_short = False
+    described.token = 7
+    finding = find(program)
+    assert finding.is_limit
+    assert "is sent again" not in finding.price
+
+
 def test_what_reading_saves_is_known_from_the_readers_if_the_sender_may_not_read():
     now = replace(NOW, deserialise=0.0, is_read=False)
     program = make_program(alternatives={"as it is": now, "columns": FAST})

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from raymeter.inside import by_class, calls, recorder, tasks
+from raymeter.inside import by_class, calls, identity, recorder, tasks
 
 
 @pytest.fixture
@@ -311,6 +311,26 @@ def test_the_first_slow_messages_of_a_kind_are_described(made_recorder):
     assert described == [True, True, True, False, False]
 
 
+def test_a_message_is_described_once_per_window_however_many_are_short(made_recorder, monkeypatch):
+    """Short ones make no debt, and do not count as the last one that was described."""
+    monkeypatch.setattr(recorder, "MESSAGE_SHARE", 0.0)
+    made_recorder.message_seconds = 0.0
+    at = time.time()
+    described = 0
+    for number in range(100):
+        end = at + 0.1 * number
+        is_short = made_recorder.writes_short_message("kind", 0.05, end)
+        event = {"event": "sent", "start": end - 0.05, "seconds": 0.05, "is_short": is_short}
+        made_recorder.write_message("kind", event)
+        if is_short:
+            made_recorder.spend_on_short_message(0.001)
+        else:
+            made_recorder.message_counters["kind"].own_seconds = 0.02
+            described += 1
+    assert made_recorder.message_seconds > -0.001
+    assert 10 <= described <= 14  # in ten seconds, and the first ones
+
+
 def test_the_call_of_a_message_takes_from_the_budget_of_messages(made_recorder, put):
     made_recorder.message_seconds = 1.0
     message_alone = []
@@ -510,3 +530,10 @@ def test_no_value_is_kept_after_an_error(made_recorder, monkeypatch, has_failed)
         wrapped(None, b"value")
     assert bool(calls.recorder) == has_failed
     assert not calls.parts.buffers
+
+
+def test_a_short_message_has_its_few_arrays():
+    """A process that passes it on is found by their addresses."""
+    array = np.arange(100_000.0)
+    assert identity.find_few_leaves({"a": array}) == identity.find_leaves({"a": array}) != []
+    assert identity.find_few_leaves([array] * (identity.FEW_PARTS + 1)) == []

@@ -106,6 +106,8 @@ def examine(program: Program, steps: Steps, group: Group) -> Finding | None:
         if finding is not None:
             worthwhile.append(finding)
     if worthwhile:
+        # A way that pays although each message is converted is better than one that only pays without that.
+        worthwhile = [finding for finding in worthwhile if not finding.is_limit] or worthwhile
         most = max(finding.seconds for finding in worthwhile)
         enough = ENOUGH * most
         return next(finding for finding in worthwhile if finding.seconds >= enough)
@@ -146,12 +148,16 @@ def make_finding(
         return None
     sending = typical_sending(program, group)
     other_sending = sending.with_alternative(now, other)
-    sending_share = saved_share(sending.seconds, other_sending.seconds)
+    saved_sending = sending.seconds - other_sending.seconds
     reading = typical_reading(group, now)
-    reading_share = saved_share(reading, other.deserialise) if other.is_read else 0.0
-    saved = sending_share * sending.seconds + reading_share * reading
+    saved_reading = max(0.0, reading - other.deserialise) if other.is_read else 0.0
+    saved = saved_sending + saved_reading
     if saved < MIN_SAVED_SHARE * (sending.seconds + reading):
         return None
+    if saved_sending < 0:  # what sending takes longer is taken off what reading saves
+        saved_sending, saved_reading = 0.0, saved
+    sending_share = as_share(saved_sending, sending.seconds)
+    reading_share = as_share(saved_reading, reading)
     savings = []
     for message in group.messages:
         savings += save_sending(program, message, sending_share)
@@ -196,7 +202,9 @@ def find_use(group: Group) -> Use:
 
     An array that is filled again in place is one object with other bytes: what was converted of it would be stale.
     """
-    messages = [message.sent for message in group.messages if not message.sent.is_short]
+    messages = [message.sent for message in group.described if not message.sent.is_short]
+    if len(messages) < 2:
+        return Use.NEW  # nothing has shown that it is sent again
     contents = {sent.content for sent in messages}
     tokens = {sent.token for sent in messages}
     is_one_object = len(tokens) == 1 and 0 not in tokens
@@ -204,6 +212,11 @@ def find_use(group: Group) -> Use:
         return Use.FILLED if is_one_object else Use.NEW
     has_same_bytes = any(sent.is_same for sent in messages)
     return Use.KEPT if has_same_bytes or is_one_object else Use.NEW
+
+
+def as_share(part: float, whole: float) -> float:
+    """Return a part as a share of a time, from 0 to 1."""
+    return part / whole if whole > 0 else 0.0
 
 
 def saved_share(now: float, other: float) -> float:

@@ -137,7 +137,8 @@ def save_reading_of(repeats: list[Message], line: list[Message]) -> list[Saving]
     read_again = weights_of_readers(repeats)
     if not read_again:
         return []
-    share = len(read_again) / len(read)
+    described = [message for message in line if not message.sent.is_short]
+    share = len(read_again) / max(1, len(weights_of_readers(described)))
     factor = share * sum(read) / sum(read_again)
     savings = []
     for message in repeats:

@@ -526,11 +526,13 @@ def write_sent(before, after, value, result):
     if is_short:
         add_line(event, find_place(scope))
         event["is_short"] = True
+        event["leaves"] = identity.find_few_leaves(value)
         parts.clear()
     else:
         add_content_and_fields(event, value, find_place(scope))
     if scope is not None:
         scope.messages = [*scope.messages, event["number"]]
+        scope.has_short = scope.has_short or is_short
     event["own_seconds"] = time.time() - after[0]
     recorder.write_message(key, event)
     spend_on_message(key, is_short, extra_clock() - begin)
@@ -741,7 +743,8 @@ def write_received(before, after, data, reference, args, value):
     event.update(describe_process(before, after))
     event["bytes"] = size
     event["type"] = describe.type_name(value)
-    event["leaves"] = [] if is_short else identity.find_leaves(value)
+    find_leaves = identity.find_few_leaves if is_short else identity.find_leaves
+    event["leaves"] = find_leaves(value)
     event["line"] = called[0] or place.running_line(event["by_name"])
     recorder.write_message(key, event)
     spend_on_message(key, is_short, extra_clock() - begin)

@@ -173,9 +173,11 @@ def frames_to_arrow(value, limits=None):
         if polars is not None and isinstance(part, (polars.DataFrame, polars.Series)):
             return part.to_arrow()
         if pandas is not None and isinstance(part, pandas.DataFrame):
+            is_new = "pyarrow" not in sys.modules
             import pyarrow
 
-            limits.restart()
+            if is_new:
+                limits.restart()
             return pyarrow.Table.from_pandas(part)
         return part
 

@@ -12,6 +12,7 @@ from pickle import PickleBuffer
 
 MAX_LEAVES = 16  # the largest arrays of a message
 MAX_WALKED = 1_000  # parts of a message that are looked at
+FEW_PARTS = 64  # of a message that is quickly looked at
 SIMPLE = {str, bytes, int, float, bool, type(None)}
 MAX_SAMPLED = 64  # buffers of a message with many of them
 SAMPLED_WORDS = 512  # of 8 bytes, of a buffer
@@ -115,6 +116,13 @@ class LargeParts:
 def find_leaves(value):
     """Return [address, bytes] of the largest arrays and tensors of a message, the largest first."""
     return LargeParts(value).leaves
+
+
+def find_few_leaves(value):
+    """Return what `find_leaves` does; [] for a message with more than FEW_PARTS, which takes longer to look at."""
+    if isinstance(value, (list, tuple, dict)) and len(value) > FEW_PARTS:
+        return []
+    return find_leaves(value)
 
 
 def memory_of(part):

@@ -72,6 +72,7 @@ class CallScope:
     # Most calls change none of these, so that a scope has only what differs.
     messages = ()  # numbers of "sent" events
     left_out = 0  # large messages that are not written
+    has_short = False  # whether a slow one of them is written in short
     contained = 0  # references inside of the messages
     deserialise_seconds = 0.0
     small_bytes = 0  # of the messages that are not written
@@ -470,7 +471,10 @@ class Recorder:
         if counter.left_out:
             event["left_out"] = counter.left_out
             event["left_out_seconds"] = counter.left_out_seconds
+        last_described = counter.last
         counter.write(event["seconds"], event["start"] + event["seconds"])
+        if event.get("is_short"):
+            counter.last = last_described  # so that one is described again after a whole window
         counter.last_event = {name: event.get(name, "") for name in NAMES_OF_MESSAGE}
         counter.last_event["kind"] = event["event"]
         counter.left_out = 0
@@ -499,12 +503,21 @@ class Recorder:
         self.message_seconds -= taken
 
     def spend_on_short_message(self, seconds):
-        """Take the CPU time of a message that was not described from the budget."""
-        self.message_seconds -= max(0.0, seconds) + WRITING_SECONDS
+        """Take the CPU time of a message that was not described from what is left of the budget.
+
+        It is written in any case, so it makes no debt, for which others would never be described again.
+        """
+        self.spend_what_is_left(max(0.0, seconds) + WRITING_SECONDS)
+
+    def spend_what_is_left(self, seconds):
+        rest = min(0.0, self.message_seconds)
+        self.message_seconds = max(rest, self.message_seconds - seconds)
 
     def spend_on_call(self, scope, seconds, end):
         """Take the time of a call that was written from the budget of its message, or of short calls."""
-        if scope.messages or scope.left_out:
+        if scope.has_short:
+            self.spend_what_is_left(seconds + WRITING_SECONDS)
+        elif scope.messages or scope.left_out:
             self.message_seconds -= seconds + WRITING_SECONDS
         else:
             self.spend_on_small_call(seconds, end)

@@ -4,7 +4,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import fmean
 
 from raymeter.profile.counted import sampled_lines
@@ -15,9 +14,6 @@ Line = tuple[str, str]  # with its function
 LineKey = tuple[str, Line, str, str]  # process, line, what is called, and how
 MessageKey = tuple[str, str, str, str]  # process, line, name of the task, and type of what is sent
 ReaderKey = tuple[str, str, str]  # process, line, and name of the task
-ALIKE = (
-    2  # times as long, up to which the written messages of a kind stand for the others as they are
-)
 ROUNDED_UP = 1 + 1e-9  # of a mean, which may be smaller than each of many equal numbers
 
 
@@ -92,9 +88,6 @@ def weigh_messages(recording: Recording) -> None:
 
 def weigh_bursts(bursts: list[Burst]) -> None:
     """Let the messages of a kind stand for those that were left out, if possible after the same burst."""
-    if are_alike(bursts):
-        weigh_in_order(bursts)
-        return
     rest = Burst()
     for burst in bursts:
         rest.events += burst.events
@@ -104,33 +97,6 @@ def weigh_bursts(bursts: list[Burst]) -> None:
             rest.leave_out(burst.left_out, burst.seconds)
     if rest.left_out and not share_out(rest):
         add_weight(rest.events, rest.left_out)
-
-
-def are_alike(bursts: list[Burst]) -> bool:
-    """Return whether those that were left out took about as long as each that was written, but for the first one.
-
-    It may take longer, because memory is touched and modules are imported for the first time.
-    """
-    left_out = [burst for burst in bursts if burst.left_out]
-    known = [burst.seconds for burst in left_out if burst.seconds is not None]
-    if not known or len(known) < len(left_out):
-        return False
-    mean = sum(known) / sum(burst.left_out for burst in left_out)
-    _, *seconds = [event.seconds for burst in bursts for event in burst.events]
-    longest = max(seconds, default=mean)
-    shortest = min(seconds, default=mean)
-    return longest <= ALIKE * mean and mean <= ALIKE * shortest
-
-
-def weigh_in_order(bursts: list[Burst]) -> None:
-    """Let each burst stand for those that were left out before it, and the last one for those after it, too.
-
-    So the first messages, in steps in which workers start and which no step counts, do not stand for later ones.
-    """
-    for burst, following in pairwise(bursts):
-        add_weight(following.events, burst.left_out)
-    last = bursts[-1]
-    add_weight(last.events, last.left_out)
 
 
 def share_out(burst: Burst) -> bool:
