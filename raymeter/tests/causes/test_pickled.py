@@ -303,7 +303,8 @@ def test_a_way_that_pays_with_its_conversion_is_better_than_one_that_does_not():
     arrow = replace(FAST, serialise=0.012, deserialise=0.005, convert=0.001)
     columns = replace(FAST, convert=0.4)
     measured = {"as it is": NOW, "Arrow tables": arrow, "columns": columns}
-    assert "Arrow" in find(make_program(frame, seconds=0.02, alternatives=measured)).change
+    finding = find(make_program(frame, seconds=0.02, alternatives=measured))
+    assert finding.cause == "a data frame in the pickle"
     del measured["Arrow tables"]
     unfit = ["Arrow tables"]
     assert find(make_program(frame, seconds=0.02, alternatives=measured, unfit=unfit)).is_limit
