@@ -299,7 +299,7 @@ def test_what_converting_each_message_takes_is_in_the_price():
 
 
 def test_a_way_that_pays_with_its_conversion_is_better_than_one_that_does_not():
-    frame = Field(path="x", type="pandas.DataFrame", dtype="object", bytes=MIB)
+    frame = Field(path="x", type="pandas.DataFrame", dtype="frame", bytes=MIB)
     arrow = replace(FAST, serialise=0.012, deserialise=0.005, convert=0.001)
     columns = replace(FAST, convert=0.4)
     measured = {"as it is": NOW, "Arrow tables": arrow, "columns": columns}
