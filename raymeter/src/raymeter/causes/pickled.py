@@ -168,11 +168,16 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     if other.convert > MAX_CONVERT_SHARE * saved:
-        use = find_use(group)
-        finding.is_limit = use is not Use.KEPT
-        finding.price += f" {price_of_conversion(other.convert, saved, use)}"
-        finding.price = finding.price.lstrip()
+        add_conversion(finding, group, other.convert, saved)
     return finding
+
+
+def add_conversion(finding: Finding, group: Group, convert: float, saved: float) -> None:
+    """Name a slow conversion in the price; the savings are a limit unless one conversion is enough."""
+    use = find_use(group)
+    finding.is_limit = use is not Use.KEPT
+    finding.price += f" {price_of_conversion(convert, saved, use)}"
+    finding.price = finding.price.lstrip()
 
 
 class Use(Enum):
