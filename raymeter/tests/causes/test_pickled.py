@@ -310,6 +310,35 @@ def test_a_way_that_pays_with_its_conversion_is_better_than_one_that_does_not():
     assert find(make_program(frame, seconds=0.02, alternatives=measured, unfit=unfit)).is_limit
 
 
+@pytest.mark.parametrize("convert", [0.005, 0.007])  # below and above MAX_CONVERT_SHARE of 28 ms
+def test_a_way_that_still_pays_is_better_than_one_that_saves_little(convert):
+    frame = Field(path="x", type="pandas.DataFrame", dtype="frame", bytes=MIB)
+    little = replace(NOW, serialise=0.012, deserialise=0.007)
+    columns = replace(FAST, convert=convert)
+    measured = {"as it is": NOW, "Arrow tables": little, "columns": columns}
+    finding = find(make_program(frame, seconds=0.02, alternatives=measured))
+    assert finding.cause == "Python objects in the pickle"
+
+
+def count_readers(program: Program, readers: int) -> None:
+    for message in program.messages:
+        message.received = (message.received * readers)[:readers]
+
+
+def test_all_readers_of_a_message_are_weighed_against_its_sender():
+    sends_slowly = Alternative(serialise=0.029, deserialise=0.001, bytes=MIB)
+    measured = {"as it is": NOW, "columns": sends_slowly}
+    finding = {}
+    for readers in (0, 1, 8):
+        program = make_program(alternatives=measured, seconds=0.02)
+        count_readers(program, readers)
+        finding[readers] = find(program)
+    assert finding[0] is None or not finding[0].savings
+    assert finding[1] is None or not finding[1].savings
+    assert finding[8].savings
+    assert finding[8].is_limit  # readers at once save less than sending, before them, takes longer
+
+
 def test_what_sending_takes_longer_is_taken_off():
     reads_fast = Alternative(serialise=0.001, deserialise=0.001, bytes=MIB)
     sends_slowly = replace(reads_fast, serialise=0.025)
@@ -318,6 +347,23 @@ def test_what_sending_takes_longer_is_taken_off():
     assert slow is None or slow.seconds < 0.3 * fast.seconds
     far_slower = replace(reads_fast, serialise=0.08)
     assert find(make_program(alternatives={"as it is": NOW, "columns": far_slower})) is None
+
+
+def test_objects_of_other_processes_are_not_one_that_is_filled_again():
+    """Each process numbers its own objects."""
+    measured = {"as it is": NOW, "columns": replace(FAST, convert=10.0)}
+    program = make_program(alternatives=measured)
+    for number, message in enumerate(program.messages):
+        message.sent.process = f"worker {number}"
+        message.sent.token = 1
+        message.sent.content = 1 + number
+    (group,) = pickled.groups_in_steps(program, make_steps())
+    assert pickled.find_use(group) is pickled.Use.NEW
+    for number, message in enumerate(program.messages):
+        message.sent.process = f"worker {number % 2}"
+        message.sent.content = 1 + number % 2
+        message.sent.is_same = True
+    assert pickled.find_use(group) is pickled.Use.KEPT
 
 
 def test_one_described_message_does_not_show_that_an_object_is_sent_again():

@@ -66,6 +66,22 @@ def test_repeats_do_not_stand_for_left_out_messages_that_are_none(has_parts):
     assert saved == pytest.approx(weights / 2 * 0.0498, rel=0.01)
 
 
+def test_short_messages_are_repeats_if_their_content_was_sent_before():
+    """Else, of a content that changes in each step, only the first messages of the program would be repeats."""
+    contents = []
+    for step in range(30):
+        for number in range(8):
+            is_one_of_three = step == 0 and number < 3
+            same = True if is_one_of_three and number else None
+            is_short = number > 0 and not is_one_of_three
+            contents.append({"content": 100 + step, "is_same": same, "is_short": is_short})
+    program = make_puts(contents)
+    steps = Steps("made", [(8.0 * step, 8.0 * step + 8) for step in range(30)], "node-1", 1, LINE)
+    (finding,) = repeated.find(program, steps)
+    assert "sent again 7 times per step" in finding.title
+    assert finding.seconds == pytest.approx(7 * 0.0498, rel=0.01)
+
+
 def test_contents_that_changed_in_place_are_never_the_same():
     contents = [{"content": 7, "is_same": is_same} for is_same in (None, True, False, None)]
     assert not find(make_puts(contents))

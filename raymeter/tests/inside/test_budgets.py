@@ -235,7 +235,7 @@ def test_a_slow_message_over_the_budget_is_written_in_short(made_recorder, put, 
     sent = [event for event in made_recorder.lines if event["event"] == "sent"]
     assert [event.get("is_short", False) for event in sent] == [False, True]
     assert sent[1]["seconds"] > 0.0
-    assert "content" not in sent[1]
+    assert "fields" not in sent[1]
 
 
 def test_each_new_actor_is_written(made_recorder, put, monkeypatch):
@@ -532,8 +532,88 @@ def test_no_value_is_kept_after_an_error(made_recorder, monkeypatch, has_failed)
     assert not calls.parts.buffers
 
 
-def test_a_short_message_has_its_few_arrays():
-    """A process that passes it on is found by their addresses."""
+@pytest.fixture
+def only_short(made_recorder, put, monkeypatch):
+    """Let the recorder write each message in short."""
+
+    def describes_message(key, seconds, end):
+        made_recorder.message_counters.setdefault(key, recorder.LineCounter())
+        return False
+
+    monkeypatch.setattr(recorder, "LEFT_OUT_SECONDS", 0.0)
+    monkeypatch.setattr(made_recorder, "describes_message", describes_message)
+
+
+def written(made_recorder, kind: str) -> list[dict]:
+    return [event for event in made_recorder.lines if event["event"] == kind]
+
+
+def serialise_array(context, value):
+    calls.parts.buffers = [memoryview(value["x"]).cast("B")]
+    return Result()
+
+
+def test_a_short_message_has_its_content_and_few_arrays(made_recorder, only_short):
+    """A process that passes it on is found by their addresses, and a repeat by its content."""
+    serialise = calls.make_serialise_wrapper(serialise_array)
     array = np.arange(100_000.0)
-    assert identity.find_few_leaves({"a": array}) == identity.find_leaves({"a": array}) != []
-    assert identity.find_few_leaves([array] * (identity.FEW_PARTS + 1)) == []
+    other = np.arange(1.0, 100_001.0)
+    for value in (array, array, other):
+        serialise(None, {"x": value})
+    sent = written(made_recorder, "sent")
+    assert [event["is_short"] for event in sent] == [True] * 3
+    leaves = [[value.ctypes.data, value.nbytes] for value in (array, array, other)]
+    assert [event["leaves"] for event in sent] == [[leaf] for leaf in leaves]
+    contents = [event["content"] for event in sent]
+    tokens = [event["token"] for event in sent]
+    assert contents[0] == contents[1] != contents[2]
+    assert tokens[0] == tokens[1] != tokens[2]
+    assert not calls.parts.buffers
+
+
+def test_a_short_message_that_was_read_has_its_few_arrays(made_recorder, only_short, monkeypatch):
+    monkeypatch.setattr(calls.place, "running_line", lambda name: "")
+    array = np.arange(100_000.0)
+    many = [1] * (2 * identity.FEW_PARTS) + [array]
+    for value in ({"x": array}, many):
+        read = calls.make_deserialise_wrapper(lambda *_, made=value: made)
+        read(None, b"large" * 100, b"", Reference())
+    received = written(made_recorder, "received")
+    assert [event["is_short"] for event in received] == [True, True]
+    assert [event["leaves"] for event in received] == [[[array.ctypes.data, array.nbytes]], []]
+
+
+def test_the_call_of_a_short_message_makes_no_debt(made_recorder, put, only_short):
+    made_recorder.message_seconds = 0.0
+    put()
+    assert len(written(made_recorder, "put")) == 1
+    assert made_recorder.message_seconds == 0.0
+
+
+def test_few_parts_of_a_message_are_looked_at_however_deep_they_are(monkeypatch):
+    looked_at = []
+    children = identity.children
+
+    def watch(part, most):
+        items = children(part, most)
+        looked_at.append(len(items))
+        return items
+
+    monkeypatch.setattr(identity, "children", watch)
+    rows = [[[(1,)] * 1_000 for _ in range(17)] for _ in range(60)]
+    for value in ({"rows": [{"id": number} for number in range(20_000)]}, rows):
+        looked_at.clear()
+        identity.find_leaves(value, identity.FEW_PARTS)
+        assert sum(looked_at) == identity.FEW_PARTS
+        looked_at.clear()
+        identity.find_leaves(value)
+        assert sum(looked_at) == identity.MAX_LOOKED_AT
+
+
+def test_outer_arrays_are_found_beside_deep_lists():
+    array = np.arange(100_000.0)
+    deep = [[number] for number in range(10_000)]
+    for value in ({"a": array, "deep": deep}, {"deep": deep, "a": array}):
+        assert identity.find_leaves(value, identity.FEW_PARTS) == [
+            [array.ctypes.data, array.nbytes]
+        ]

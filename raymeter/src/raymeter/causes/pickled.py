@@ -7,6 +7,7 @@ them in the object store. Everything else is copied into the pickle by the sende
 What a change saves is measured: the sender has serialised one message of each kind in the other ways that fit it.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -14,7 +15,7 @@ from statistics import median
 
 from raymeter.causes.savings import save_reading, save_sending, total
 from raymeter.findings import Finding, Saving
-from raymeter.profile.events import Alternative, Field, OwnPickling
+from raymeter.profile.events import Alternative, Field, OwnPickling, Sent
 from raymeter.profile.groups import Group, groups_in_steps
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
@@ -100,17 +101,13 @@ def examine(program: Program, steps: Steps, group: Group) -> Finding | None:
     """
     measured = find_measured(group)
     candidates = [kind for kind in KINDS if kind.fits(group)]
-    worthwhile = []
+    ways = []
     for kind in candidates:
-        finding = make_finding(program, steps, group, kind, measured)
-        if finding is not None:
-            worthwhile.append(finding)
-    if worthwhile:
-        # A way that pays although each message is converted is better than one that only pays without that.
-        worthwhile = [finding for finding in worthwhile if not finding.is_limit] or worthwhile
-        most = max(finding.seconds for finding in worthwhile)
-        enough = ENOUGH * most
-        return next(finding for finding in worthwhile if finding.seconds >= enough)
+        way = make_finding(program, steps, group, kind, measured)
+        if way is not None:
+            ways.append(way)
+    if ways:
+        return choose(ways)
     unmeasured = [kind for kind in candidates if kind.alternative not in measured]
     if not unmeasured:
         return None
@@ -118,6 +115,26 @@ def examine(program: Program, steps: Steps, group: Group) -> Finding | None:
     change = change_of(program, group, first)
     taken_seconds = group.seconds() / steps.count  # by its messages: what can be saved is not known
     return build_finding(group, first, change, [], taken_seconds)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A finding, and what is left of its savings per step if each message is converted; negative if nothing is."""
+
+    finding: Finding
+    seconds: float
+
+
+def choose(ways: list[Way]) -> Finding:
+    """Return the first of the ways that save about as much as any.
+
+    If each way takes longer to convert than it saves, each is worth what it saves in a program that makes its messages
+    that way from the start.
+    """
+    if not any(way.seconds > 0 for way in ways):
+        ways = [Way(way.finding, way.finding.seconds) for way in ways]
+    most = max(way.seconds for way in ways)
+    return next(way.finding for way in ways if way.seconds >= ENOUGH * most)
 
 
 def find_measured(group: Group) -> dict[str, Alternative | None]:
@@ -135,7 +152,7 @@ def make_finding(
     group: Group,
     kind: Kind,
     measured: dict[str, Alternative | None],
-) -> Finding | None:
+) -> Way | None:
     """Return what the alternative of a kind would save; None if it was not measured, or saves little.
 
     measured: what one message took as it is, and in each other way. From that comes the share of sending and of
@@ -146,36 +163,68 @@ def make_finding(
     other = measured.get(kind.alternative)
     if now is None or other is None:
         return None
-    sending = typical_sending(program, group)
-    other_sending = sending.with_alternative(now, other)
-    saved_sending = sending.seconds - other_sending.seconds
-    reading = typical_reading(group, now)
-    saved_reading = max(0.0, reading - other.deserialise) if other.is_read else 0.0
-    saved = saved_sending + saved_reading
-    if saved < MIN_SAVED_SHARE * (sending.seconds + reading):
+    saved = find_saved(program, group, now, other)
+    if saved is None:
         return None
-    if saved_sending < 0:  # what sending takes longer is taken off what reading saves
-        saved_sending, saved_reading = 0.0, saved
-    sending_share = as_share(saved_sending, sending.seconds)
-    reading_share = as_share(saved_reading, reading)
     savings = []
     for message in group.messages:
-        savings += save_sending(program, message, sending_share)
-        savings += save_reading(message, reading_share)
+        savings += save_sending(program, message, saved.sending_share)
+        savings += save_reading(message, saved.reading_share)
     change = change_of(program, group, kind)
     if other.share < 1:
         change += f" (Measured with {significant(100 * other.share, 2)} % of the items.)"
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
-    if other.convert > MAX_CONVERT_SHARE * saved:
-        add_conversion(finding, group, other.convert, saved)
-    return finding
-
-
-def add_conversion(finding: Finding, group: Group, convert: float, saved: float) -> None:
-    """Name a slow conversion in the price; the savings are a limit unless one conversion is enough."""
+    # Readers at once may save less than what sending takes longer, before them, adds.
+    finding.is_limit = saved.is_sent_slower
     use = find_use(group)
-    finding.is_limit = use is not Use.KEPT
+    if other.convert > MAX_CONVERT_SHARE * saved.seconds:
+        add_conversion(finding, other.convert, saved.seconds, use)
+    converted_share = 0.0 if use is Use.KEPT else other.convert / saved.seconds
+    return Way(finding, (1 - converted_share) * saved_seconds)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What an alternative saves of each message, in all its readers together."""
+
+    seconds: float
+    sending_share: float
+    reading_share: float
+    is_sent_slower: bool
+
+
+def find_saved(
+    program: Program, group: Group, now: Alternative, other: Alternative
+) -> Saved | None:
+    """Return what an alternative saves of the messages of a group; None if that is little."""
+    sending = typical_sending(program, group)
+    other_sending = sending.with_alternative(now, other)
+    saved_sending = sending.seconds - other_sending.seconds
+    reading = readers_of(group) * typical_reading(group, now)
+    other_reading = readers_of(group) * other.deserialise
+    saved_reading = max(0.0, reading - other_reading) if other.is_read else 0.0
+    seconds = saved_sending + saved_reading
+    if seconds <= 0 or seconds < MIN_SAVED_SHARE * (sending.seconds + reading):
+        return None
+    is_sent_slower = saved_sending < 0
+    if is_sent_slower:  # what sending takes longer is taken off what all readers together save
+        saved_sending, saved_reading = 0.0, seconds
+    sending_share = as_share(saved_sending, sending.seconds)
+    reading_share = as_share(saved_reading, reading)
+    return Saved(seconds, sending_share, reading_share, is_sent_slower)
+
+
+def readers_of(group: Group) -> float:
+    """Return how many times each message is read, in the mean."""
+    messages = sum(message.sent.weight for message in group.messages)
+    readings = sum(item.weight for message in group.messages for item in message.received)
+    return readings / messages
+
+
+def add_conversion(finding: Finding, convert: float, saved: float, use: "Use") -> None:
+    """Name a slow conversion in the price; the savings are a limit unless one conversion is enough."""
+    finding.is_limit = finding.is_limit or use is not Use.KEPT
     finding.price += f" {price_of_conversion(convert, saved, use)}"
     finding.price = finding.price.lstrip()
 
@@ -203,13 +252,23 @@ def price_of_conversion(convert: float, saved: float, use: Use) -> str:
 
 
 def find_use(group: Group) -> Use:
-    """Return how the messages of a group belong together.
+    """Return how the messages of a group belong together: in each process that sends some of them.
+
+    Objects have numbers of their own in each process.
+    """
+    by_process: dict[str, list[Sent]] = defaultdict(list)
+    for message in group.described:
+        if message.sent.content or message.sent.token:
+            by_process[message.sent.process].append(message.sent)
+    uses = {find_use_in_process(messages) for messages in by_process.values() if len(messages) > 1}
+    return uses.pop() if len(uses) == 1 else Use.NEW  # which needs no proof
+
+
+def find_use_in_process(messages: list[Sent]) -> Use:
+    """Return how messages of one process belong together.
 
     An array that is filled again in place is one object with other bytes: what was converted of it would be stale.
     """
-    messages = [message.sent for message in group.described if not message.sent.is_short]
-    if len(messages) < 2:
-        return Use.NEW  # nothing has shown that it is sent again
     contents = {sent.content for sent in messages}
     tokens = {sent.token for sent in messages}
     is_one_object = len(tokens) == 1 and 0 not in tokens

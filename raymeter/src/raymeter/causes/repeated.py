@@ -47,8 +47,9 @@ def find(program: Program, steps: Steps) -> list[Finding]:
         repeated |= {id(message) for message in found}
         repeats = in_steps(found, steps)
         if repeats:
-            reading = save_reading_again(group.messages, repeats)
-            factor = factor_of_repeats(repeats, in_steps(group.messages, steps))
+            line = in_steps(group.messages, steps)
+            reading = save_reading_again(group.messages, repeats, line)
+            factor = factor_of_repeats(repeats, line, with_content(line))
             finding = make_finding(program, steps, Group(repeats), reading, factor)
             findings.append(finding)
     others = [message for message in program.messages if id(message) not in repeated]
@@ -70,7 +71,7 @@ def find_repeats(messages: list[Message]) -> list[Message]:
     repeats = []
     for message in messages:
         sent = message.sent
-        if sent.is_short:
+        if not sent.content:
             continue
         was_sent = seen.has_had(identity_of(message))
         was_sent_by_any = wholes.has_had((sent.content, sent.whole))
@@ -97,24 +98,31 @@ class Latest:
         return is_known
 
 
-def factor_of_repeats(repeats: list[Message], line: list[Message]) -> float:
+def with_content(line: list[Message]) -> list[Message]:
+    """Return the messages of which it is known whether their content was sent before."""
+    return [message for message in line if message.sent.content]
+
+
+def factor_of_repeats(repeats: list[Message], line: list[Message], known: list[Message]) -> float:
     """Return by what to multiply the weights of repeats, which also stand for left-out messages that are no repeats.
 
-    Of the left-out messages of a line, as large a share are repeats as of the written ones.
+    line: all written messages of a line in the steps; known: those of which it is known whether they are repeats. Of
+    the others and of the left-out ones, as large a share are repeats.
     """
     weight = sum(message.sent.weight for message in line)
     weight_of_repeats = sum(message.sent.weight for message in repeats)
-    described = [message for message in line if not message.sent.is_short]
-    share = len(repeats) / max(1, len(described))
+    share = len(repeats) / max(1, len(known))
     return share * weight / weight_of_repeats
 
 
-def save_reading_again(messages: list[Message], repeats: list[Message]) -> list[Saving]:
+def save_reading_again(
+    messages: list[Message], repeats: list[Message], line: list[Message]
+) -> list[Saving]:
     """Return what actors save if they keep the content of arguments that they have read before.
 
     ray.put alone saves no reading: an actor reads an argument in each call. That takes no time worth saving if it is
-    an array in the store. `repeats` are those of the messages whose content was sent before. Return [] if one of the
-    messages is no argument of a method.
+    an array in the store. `line` are those of the messages that are in the steps, and `repeats` those of the line
+    whose content was sent before. Return [] if one of the messages is no argument of a method.
     """
     counted = {id(message) for message in repeats}
     seen: set[tuple[str, int]] = set()
@@ -122,13 +130,13 @@ def save_reading_again(messages: list[Message], repeats: list[Message]) -> list[
     for message in messages:
         if message.call is None or message.call.kind != "method":
             return []
-        if message.sent.is_short:
+        if not message.sent.content:
             continue
         before = [item for item in message.received if (item.process, message.sent.content) in seen]
         if id(message) in counted:
             again.append(Message(message.sent, message.call, before))
         seen |= {(item.process, message.sent.content) for item in message.received}
-    return save_reading_of(again, messages)
+    return save_reading_of(again, line)
 
 
 def save_reading_of(repeats: list[Message], line: list[Message]) -> list[Saving]:
@@ -137,8 +145,8 @@ def save_reading_of(repeats: list[Message], line: list[Message]) -> list[Saving]
     read_again = weights_of_readers(repeats)
     if not read_again:
         return []
-    described = [message for message in line if not message.sent.is_short]
-    share = len(read_again) / max(1, len(weights_of_readers(described)))
+    known = weights_of_readers(with_content(line))
+    share = len(read_again) / max(1, len(known))
     factor = share * sum(read) / sum(read_again)
     savings = []
     for message in repeats:
@@ -161,7 +169,8 @@ def find_parts(program: Program, steps: Steps, messages: list[Message]) -> list[
     for line in lines:
         repeats = [message for message in line.messages if id(message) in shares]
         if repeats:
-            factor = factor_of_repeats(repeats, line.messages)
+            described = [message for message in line.messages if not message.sent.is_short]
+            factor = factor_of_repeats(repeats, line.messages, described)
             findings.append(make_finding_of_parts(program, steps, Group(repeats), shares, factor))
     return findings
 

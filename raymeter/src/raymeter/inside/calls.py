@@ -525,9 +525,7 @@ def write_sent(before, after, value, result):
     event["type"] = describe.type_name(value)
     if is_short:
         add_line(event, find_place(scope))
-        event["is_short"] = True
-        event["leaves"] = identity.find_few_leaves(value)
-        parts.clear()
+        add_content_of_short(event, value)
     else:
         add_content_and_fields(event, value, find_place(scope))
     if scope is not None:
@@ -549,6 +547,18 @@ def add_content_and_fields(event, value, called):
     add_content(event, value)
     add_parts(event, large)
     add_description(event, value, called)
+    parts.clear()
+
+
+def add_content_of_short(event, value):
+    """Add what tells whether the same content was sent before, in short, and forget the parts of the message."""
+    event["is_short"] = True
+    large = identity.LargeParts(value, identity.FEW_PARTS)
+    event["leaves"] = large.leaves
+    event["token"] = live_objects.number_of(large.largest)
+    buffers = stored_parts(value)
+    if buffers:
+        event["content"] = identity.sample_sum(buffers)
     parts.clear()
 
 
@@ -743,8 +753,11 @@ def write_received(before, after, data, reference, args, value):
     event.update(describe_process(before, after))
     event["bytes"] = size
     event["type"] = describe.type_name(value)
-    find_leaves = identity.find_few_leaves if is_short else identity.find_leaves
-    event["leaves"] = find_leaves(value)
+    if is_short:
+        event["is_short"] = True
+        event["leaves"] = identity.find_leaves(value, identity.FEW_PARTS)
+    else:
+        event["leaves"] = identity.find_leaves(value)
     event["line"] = called[0] or place.running_line(event["by_name"])
     recorder.write_message(key, event)
     spend_on_message(key, is_short, extra_clock() - begin)

@@ -11,8 +11,8 @@ from itertools import islice
 from pickle import PickleBuffer
 
 MAX_LEAVES = 16  # the largest arrays of a message
-MAX_WALKED = 1_000  # parts of a message that are looked at
-FEW_PARTS = 64  # of a message that is quickly looked at
+MAX_LOOKED_AT = 2_000  # parts of a message
+FEW_PARTS = 128  # of a message that are looked at if nothing else of it is described
 SIMPLE = {str, bytes, int, float, bool, type(None)}
 MAX_SAMPLED = 64  # buffers of a message with many of them
 SAMPLED_WORDS = 512  # of 8 bytes, of a buffer
@@ -99,11 +99,11 @@ class LiveObjects:
 
 
 class LargeParts:
-    """The arrays and tensors of a message, the largest first."""
+    """The arrays and tensors among the first `most` parts of a message, the largest first."""
 
-    def __init__(self, value):
+    def __init__(self, value, most=MAX_LOOKED_AT):
         found = []
-        for part in arrays_of(value):
+        for part in arrays_of(value, most):
             leaf = locate(part) if part.nbytes >= MIN_LEAF_BYTES else None
             if leaf is not None:
                 found.append((leaf, part))
@@ -113,16 +113,9 @@ class LargeParts:
         self.largest = self.parts[0] if self.parts else value
 
 
-def find_leaves(value):
-    """Return [address, bytes] of the largest arrays and tensors of a message, the largest first."""
-    return LargeParts(value).leaves
-
-
-def find_few_leaves(value):
-    """Return what `find_leaves` does; [] for a message with more than FEW_PARTS, which takes longer to look at."""
-    if isinstance(value, (list, tuple, dict)) and len(value) > FEW_PARTS:
-        return []
-    return find_leaves(value)
+def find_leaves(value, most=MAX_LOOKED_AT):
+    """Return [address, bytes] of the largest arrays and tensors among the first `most` parts of a message."""
+    return LargeParts(value, most).leaves
 
 
 def memory_of(part):
@@ -200,34 +193,39 @@ def array_types():
     return tuple(types)
 
 
-def arrays_of(value):
-    """Yield the arrays and tensors of a message, each once, among the first MAX_WALKED of its parts."""
+def arrays_of(value, most):
+    """Yield the arrays and tensors of a message, each once, among the first `most` of its parts.
+
+    Outer parts come before those inside of them. Numbers and strings count, too, because looking at them takes time.
+    """
     types = array_types()
-    waiting = [value]
-    seen = set()
-    while waiting and len(seen) < MAX_WALKED:
-        part = waiting.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
+    left = most
+    parts = [value]
+    seen = {id(value)}
+    for part in parts:  # which grows meanwhile
         if isinstance(part, types):
             yield part
-        else:
-            waiting.extend(children(part))
+            continue
+        items = children(part, left)
+        left -= len(items)
+        for item in items:
+            if type(item) not in SIMPLE and id(item) not in seen:
+                seen.add(id(item))
+                parts.append(item)
 
 
-def children(part):
-    """Return the parts of a container or of an object with attributes that may be, or contain, arrays.
+def children(part, most):
+    """Return the first parts of a container, or of an object with attributes.
 
     Subclasses may have other ways to give their items, which are not asked.
     """
     if isinstance(part, dict):
-        items = islice(dict.values(part), MAX_WALKED)
+        items = dict.values(part)
     elif isinstance(part, list):
-        items = islice(list.__iter__(part), MAX_WALKED)
+        items = list.__iter__(part)
     elif isinstance(part, tuple):
-        items = islice(tuple.__iter__(part), MAX_WALKED)
+        items = tuple.__iter__(part)
     else:
         attributes = getattr(part, "__dict__", None)
-        items = islice(attributes.values(), MAX_WALKED) if isinstance(attributes, dict) else ()
-    return [item for item in items if type(item) not in SIMPLE]
+        items = attributes.values() if isinstance(attributes, dict) else ()
+    return list(islice(items, most))

@@ -233,7 +233,7 @@ class Sent:
     is_torch_pickle: bool = False  # a tensor in it was pickled by torch itself
     alternatives: dict[str, Alternative] = field(default_factory=dict)
     unfit: list[str] = field(default_factory=list)  # alternatives that do not fit it
-    is_short: bool = False  # what it consists of is not written, since that takes too long
+    is_short: bool = False  # only its content is known, and few of its parts: more takes too long
     left_out: int = 0  # messages like it since the last one that was written
     left_out_seconds: float | None = None  # that they took; None in older profiles
     weight: float = 1.0  # messages for which this one stands; it is computed, and not in the file
@@ -264,6 +264,7 @@ class Received:
     type: str = ""
     leaves: list[list[int]] = field(default_factory=list)
     line: str = ""  # of ray.get, or where the method is defined that has it as an argument
+    is_short: bool = False  # only few of its parts were looked at
     left_out: int = 0
     left_out_seconds: float | None = None
     weight: float = 1.0
