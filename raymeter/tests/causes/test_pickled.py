@@ -349,6 +349,16 @@ def test_what_sending_takes_longer_is_taken_off():
     assert find(make_program(alternatives={"as it is": NOW, "columns": far_slower})) is None
 
 
+def test_what_sending_takes_longer_is_no_saving_of_sending():
+    sends_slowly = Alternative(serialise=0.023, deserialise=0.001, bytes=MIB)
+    program = make_program(alternatives={"as it is": NOW, "columns": sends_slowly}, seconds=0.02)
+    count_readers(program, 8)
+    (group,) = pickled.groups_in_steps(program, make_steps())
+    saved = pickled.find_saved(program, group, NOW, sends_slowly)
+    assert saved.sending_share == 0.0
+    assert 0.0 < saved.reading_share < 0.9  # which all readers save
+
+
 def test_objects_of_other_processes_are_not_one_that_is_filled_again():
     """Each process numbers its own objects."""
     measured = {"as it is": NOW, "columns": replace(FAST, convert=10.0)}

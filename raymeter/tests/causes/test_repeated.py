@@ -2,8 +2,9 @@
 """The same content is found in other messages, in parts of them and in other processes, and nothing else is."""
 
 import pytest
-from made_programs import MIB, Builder
+from made_programs import MIB, Builder, make_loop
 from raymeter.causes import repeated
+from raymeter.causes.savings import total
 from raymeter.profile.events import Received
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
@@ -80,6 +81,17 @@ def test_short_messages_are_repeats_if_their_content_was_sent_before():
     (finding,) = repeated.find(program, steps)
     assert "sent again 7 times per step" in finding.title
     assert finding.seconds == pytest.approx(7 * 0.0498, rel=0.01)
+
+
+def test_reading_again_is_counted_in_the_steps_alone():
+    """Most messages whose content is known are often those before the steps."""
+    program = make_loop()
+    for number, message in enumerate(program.messages):
+        message.sent.content = 7 if number < 4 else 0
+    line = program.messages[3:]
+    reading = repeated.save_reading_again(program.messages, line[:1], line)
+    each = line[0].received[0].seconds
+    assert total(reading) == pytest.approx(3 * each)  # each of the three was read before
 
 
 def test_contents_that_changed_in_place_are_never_the_same():

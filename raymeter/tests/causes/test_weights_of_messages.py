@@ -45,10 +45,12 @@ def send_all(folder: Path, clock: Clock, lengths: list[float], own_share: float)
     for seconds in lengths:
         start = clock.seconds
         clock.seconds += seconds
-        if not made.leaves_out_message(KEY, seconds, clock.seconds):
+        is_short = made.writes_short_message(KEY, seconds, clock.seconds)
+        if is_short or not made.leaves_out_message(KEY, seconds, clock.seconds):
             event = {"event": "sent", "start": start, "seconds": seconds, "type": "dict"}
+            event["is_short"] = is_short
             made.write_message(KEY, event)
-            made.spend_on_message(KEY, 0.0002 + own_share * seconds)
+            spend(made, is_short, 0.0002 + own_share * seconds)
             event.pop("event")
             sent.append(Sent(process="made", **event))
         clock.seconds += PAUSE
@@ -58,12 +60,19 @@ def send_all(folder: Path, clock: Clock, lengths: list[float], own_share: float)
     return Recording(folder, processes=[Process("made", recorder=cost)], sent=sent)
 
 
+def spend(made: recorder.Recorder, is_short: bool, seconds: float) -> None:
+    if is_short:
+        made.spend_on_short_message(0.0002)
+    else:
+        made.spend_on_message(KEY, seconds)
+
+
 def mixed(seed: int, share: float) -> list[float]:
     numbers = random.Random(seed)
     return [LONG if numbers.random() < share else SHORT for _ in range(COUNT)]
 
 
-@pytest.mark.parametrize("own_share", [0.001, 0.05], ids=["slow ones are written", "they are not"])
+@pytest.mark.parametrize("own_share", [0.001, 0.05], ids=["slow ones are described", "in short"])
 @pytest.mark.parametrize("share", [0.05, 0.3])
 def test_number_and_time_are_those_of_all_messages(tmp_path, clock, own_share, share):
     estimated = 0.0
