@@ -8,10 +8,10 @@ written all. No value of a message is ever written.
 
 The recorder measures the time that it takes itself. If short calls with small messages take more of it than MAX_SHARE
 of the time that has passed, they are sampled: the others are counted by line, with their seconds. If large messages
-take more than MESSAGE_SHARE of the CPU time of the process, some are left out together with their calls; those of
-LEFT_OUT_SECONDS or more are written in short. All processes
-go on to write them at the next full second, so that many of those that are written have their sender and their readers.
-They write all messages until the budget is spent again, so that the steps in this time are complete.
+take more than MESSAGE_SHARE of the CPU time of the process, some are left out together with their calls, and those of
+LEFT_OUT_SECONDS or more are written in short. All processes go on to write them at the next full second, so that many
+of those that are written have their sender and their readers. They write all messages until the budget is spent again,
+so that the steps in this time are complete.
 """
 
 import atexit
