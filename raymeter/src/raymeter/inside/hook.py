@@ -41,6 +41,8 @@ MIN_BYTES = "RAYMETER_MIN_BYTES"
 USERS_HOOK = "RAYMETER_USERS_HOOK"
 USERS_UV_RUN = "RAYMETER_USERS_UV_RUN"  # whether Ray's own hook for `uv run` is on
 STARTED_CLUSTER = "RAYMETER_STARTED_CLUSTER"
+SETUP_WORKER = "setup_worker.py"  # beside this file
+FILE = globals().get("__file__")  # none if this module came as text: workers cannot import it then
 OUR_SETTINGS = (FOLDER, MIN_BYTES)
 
 
@@ -68,9 +70,11 @@ def begin_to_record(runtime_env):
     is_own_cluster = is_starting_cluster()
     os.environ[STARTED_CLUSTER] = "1" if is_own_cluster else "0"
     calls.install()
-    if not runtime_env and is_own_cluster:
+    if not runtime_env and is_own_cluster and FILE:
         # Ray starts workers in advance only if they have no runtime_env.
         preload_in_workers(ray_internals.PRELOAD)
+        folder = os.path.dirname(os.path.abspath(FILE))
+        ray_internals.start_workers_with(os.path.join(folder, SETUP_WORKER))
         return runtime_env
     merged = dict(runtime_env or {})
     merged["worker_process_setup_hook"] = make_worker_hook(merged.get("worker_process_setup_hook"))
