@@ -67,10 +67,11 @@ def begin_to_record(runtime_env):
     """Record this process, and return a runtime_env with which its workers are recorded."""
     from raymeter.inside import calls, ray_internals
 
-    if any(name not in os.environ for name in OUR_SETTINGS):
-        names = " and ".join(OUR_SETTINGS)
+    removed = [name for name in OUR_SETTINGS if name not in os.environ]
+    if removed:
         raise RuntimeError(
-            f"{names} were removed from os.environ before ray.init. Keep the variables that begin with RAYMETER_"
+            f"the program has removed {' and '.join(removed)} from os.environ before ray.init. Keep the variables that "
+            "begin with RAYMETER_"
         )
     note_other_folder()
     is_own_cluster = is_starting_cluster()
