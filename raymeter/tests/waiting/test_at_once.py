@@ -14,7 +14,7 @@ from raymeter.causes.at_once import Hold, most_at_once
     ([Hold(0, 2, 0.5), Hold(1, 3, 0.5)], 1),
     ([Hold(0, 1, 2), Hold(0, math.inf, 3), Hold(2, 3, 1)], 5),
     ([Hold(0, 9, 0.1), Hold(1, 9, 0.2), Hold(2, 9, 0.7)], 1),
-    ([Hold(1, 1), Hold(2, 1), Hold(0, 3)], 1),  # no time at all
+    ([Hold(2, 1), Hold(0, 3), Hold(1.2, 1.8)], 2),  # the first one has no time at all
 ])  # fmt: skip
 def test_the_most_at_one_time_is_counted(holds, most):
     assert most_at_once(holds) == most
