@@ -52,3 +52,10 @@ def test_a_cluster_that_starts_without_the_hook_is_the_reason(text, is_seen, fol
     has_reason = "has removed or replaced RAY_RUNTIME_ENV_HOOK in os.environ before" in line
     assert has_reason == is_seen
     assert ("it is a client" in line) != is_seen
+
+
+def test_a_run_of_two_programs_says_the_reason_too(folder, capsys):
+    Path("train.py").write_text(f"import os\ndel os.environ['RAYMETER_FOLDER']\n{RAY_INIT}")
+    assert command_line.main(["compare", "--runs", "1", "train.py", "--", "train.py"]) == 2
+    error = capsys.readouterr().err
+    assert "has no profile: the program has removed RAYMETER_FOLDER from os.environ" in error
