@@ -248,6 +248,19 @@ def test_a_program_whose_recording_ended_by_an_error_gets_no_all_clear(number):
     assert made["errors"] == {process.process: "TypeError"}
 
 
+def test_a_program_with_a_task_that_was_not_recorded_gets_no_all_clear():
+    profile = make_loop_profile(send=0.002)
+    recording = profile.program.recording
+    recording.tasks[0].pid = 4711
+    text = join_words(terminal.render(profile))
+    assert "not your problem" not in text
+    assert "no all-clear: not all processes were recorded" in text
+    assert "ran in processes that were not recorded" in text
+    made = summary.summarise(profile)
+    assert made["is_no_problem"] is False
+    assert made["unrecorded_tasks"] == 1
+
+
 def test_of_many_processes_with_errors_a_few_are_named():
     profile = make_loop_profile(send=0.002)
     recording = profile.program.recording

@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_the_start(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
-        ("", 0, "has not called ray.init, or it is a client"),
+        ("", 0, "has not called ray.init, or it has removed RAY_RUNTIME_ENV_HOOK"),
         ("raise SystemExit(3)", 3, "ended with exit code 3 before ray.init, or it is a client"),
     ],
 )

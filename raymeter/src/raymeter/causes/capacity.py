@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from raymeter.causes.at_once import Hold, most_at_once
 from raymeter.causes.work_of_tasks import WorkOfTasks
 from raymeter.profile.events import Task
 from raymeter.profile.program import CLOCK_SECONDS, Program
@@ -76,7 +77,8 @@ class Capacity:
         if key not in self.known:
             tasks = holding(resource, self.holders)
             of_name = [holder for holder in tasks if holder.task.name == name]
-            self.known[key] = max(1, most_together(of_name))
+            seen = most_together(of_name)
+            self.known[key] = max(1, seen)
         return self.known[key]
 
     def least_seconds(self, tasks: Iterable[Task]) -> float:
@@ -123,14 +125,9 @@ def holding(resource: str, holders: Iterable[Holder]) -> list[Holder]:
 
 def most_together(holders: Iterable[Holder]) -> int:
     """Return how many surely had their resources at one time, which is longer than by which clocks may differ."""
-    changes = []
+    sure = []
     for holder in holders:
         begin = holder.begin + CLOCK_SECONDS
-        changes.append((begin, 1))
-        changes.append((holder.sure_end, -1))
-    now = 0
-    most = 0
-    for _, change in sorted(changes):
-        now += change
-        most = max(most, now)
-    return most
+        sure.append(Hold(begin, holder.sure_end))
+    most = most_at_once(sure)
+    return round(most)

@@ -143,7 +143,7 @@ def describe_hop(group: Group, reads: list[Message]) -> str:
     text = (
         f"{format_bytes(group.bytes)} from {', '.join(senders) or 'elsewhere'} pass through {place}"
     )
-    return f"{text} on their way to {', '.join(group.readers) or 'nobody'}"
+    return f"{text} on their way to {', '.join(group.readers) or 'no recorded reader'}"
 
 
 def name_actor(sender: str) -> str:

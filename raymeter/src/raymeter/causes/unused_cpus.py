@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from raymeter.causes.at_once import Hold, most_at_once
 from raymeter.causes.capacity import MAX_MEMORY
 from raymeter.causes.savings import total
 from raymeter.causes.work_of_tasks import WorkOfTasks
@@ -141,18 +142,12 @@ class Finder:
         """Return how many CPUs Ray has for tasks, without those that actors keep."""
         (first, _), *_ = self.steps.times
         _, last = self.steps.times[-1]
-        lives = [self.life_of(task) for task in self.actors]
-        begins = [begin for begin, _ in lives if first < begin <= last]
-        most = max(self.kept_cpus(lives, time) for time in [first, *begins])
-        return self.work.cpus - most
-
-    def kept_cpus(self, lives: list[Phase], time: float) -> float:
-        """Return how many CPUs the actors keep that live at a time."""
-        kept = 0.0
-        for task, (begin, end) in zip(self.actors, lives, strict=True):
-            if begin <= time < end:
-                kept += task.cpus
-        return kept
+        kept = []
+        for task in self.actors:
+            begin, end = self.life_of(task)
+            if begin <= last:
+                kept.append(Hold(max(first, begin), end, task.cpus))
+        return self.work.cpus - most_at_once(kept)
 
     def life_of(self, task: Task) -> Phase:
         """Return when an actor was made and when it ended, which is never if its process has not said so."""
@@ -174,18 +169,8 @@ class Finder:
 
     def most_pending(self, kind: Kind) -> int:
         """Return how many tasks of a kind were submitted and not yet ended at one time."""
-        changes = []
-        for task in kind.tasks:
-            asked = asked_at(task)
-            ended = end_of(task)
-            changes.append((asked, 1))
-            changes.append((ended, -1))
-        pending = 0
-        most = 0
-        for _, change in sorted(changes):
-            pending += change
-            most = max(most, pending)
-        return most
+        asked = [Hold(asked_at(task), end_of(task)) for task in kind.tasks]
+        return round(most_at_once(asked))
 
     def saved_share(self, tasks: list[Task], slots: int) -> float:
         """Return which share of the time of the tasks of a step is saved if each asks for one CPU.

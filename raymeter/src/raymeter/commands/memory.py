@@ -45,7 +45,7 @@ def main(arguments: Namespace) -> int:
 
     code = run_program(words, environment, watch)
     if not has_recording(folder):
-        say_nothing_recorded(code)
+        say_nothing_recorded(folder, code)
         remove_empty(folder)
         return code
     with errors_shown(folder):

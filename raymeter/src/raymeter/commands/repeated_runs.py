@@ -10,7 +10,7 @@ from pathlib import Path
 
 from raymeter.advice import Profile, advise
 from raymeter.commands.output import say_damaged
-from raymeter.commands.run import has_recording, remove_empty
+from raymeter.commands.run import describe_nothing, has_recording, read_reason, remove_empty
 from raymeter.errors import UserError
 from raymeter.launch import INTERRUPTED, environment_of, may_be_client, run_program
 from raymeter.memory.processes import ProcessSampler, peak_bytes, read_samples
@@ -79,8 +79,9 @@ class Recorder:
                 f"{program.label} ended with exit code {code}; the end of its output is above"
             )
         if not has_recording(folder):
+            reason = read_reason(folder) or describe_nothing(code)
             self.remove(folder)
-            raise UserError(f"{program.label} has no profile: the program has not called ray.init")
+            raise UserError(f"{program.label} has no profile: {reason}")
         return read_run(folder, self.step)
 
     def remove(self, folder: Path) -> None:

@@ -13,10 +13,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from raymeter.commands import show
+from raymeter.commands.without_hook import HookWatch
 from raymeter.errors import NO_CLIENT, UserError
 from raymeter.launch import (
     CLIENT,
     IMPORTED,
+    USERS_HOOK,
     environment_of,
     find_program,
     may_be_client,
@@ -27,6 +29,11 @@ from raymeter.memory.processes import FILE as SAMPLES
 PROFILES = Path("raymeter-profiles")
 IGNORE_FILE = ".gitignore"
 ERROR = "error.txt"  # of raymeter itself
+REASON = "not-recorded.txt"  # written by raymeter.inside.hook
+WITHOUT_HOOK = (
+    f"the program has removed or replaced {USERS_HOOK} in os.environ before ray.init, and Ray calls raymeter by it. "
+    "Keep this variable, and those that begin with RAYMETER_."
+)
 
 
 def main(arguments: Namespace) -> int:
@@ -36,9 +43,10 @@ def main(arguments: Namespace) -> int:
     warn_of_client(os.environ)
     is_client = may_be_client(os.environ, words)
     environment = environment_of(os.environ, folder, arguments.min_bytes, is_client)
-    code = run_program(words, environment)
+    hook = HookWatch(folder)
+    code = run_program(words, environment, hook.watch)
     if not has_recording(folder):
-        say_nothing_recorded(code)
+        say_nothing_recorded(folder, code, hook.is_without_hook)
         remove_empty(folder)
         return code
     with errors_shown(folder):
@@ -119,26 +127,47 @@ def has_recording(folder: Path) -> bool:
     return any(folder.glob("*.jsonl"))
 
 
-def say_nothing_recorded(code: int) -> None:
-    """Say in one line why nothing was recorded, if no line has said it before the program began."""
-    if not has_client_address(os.environ):
-        print(f"raymeter: nothing was recorded: {describe_nothing(code)}", file=sys.stderr)
+def say_nothing_recorded(folder: Path, code: int, is_without_hook: bool = False) -> None:
+    """Say in one line why nothing was recorded, if no line has said it before the program began.
+
+    `is_without_hook`: the program was seen to start Ray without raymeter's hook.
+    """
+    if has_client_address(os.environ):
+        return
+    reason = read_reason(folder)
+    if not reason and is_without_hook:
+        reason = WITHOUT_HOOK
+    if not reason:
+        reason = describe_nothing(code)
+    print(f"raymeter: nothing was recorded: {reason}", file=sys.stderr)
+
+
+def read_reason(folder: Path) -> str:
+    """Return why raymeter's hook could not record the program into this folder; "" if it has not written it."""
+    try:
+        return (folder / REASON).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def describe_nothing(code: int) -> str:
-    """Return why nothing of a program was recorded."""
+    """Return what may be the reason that nothing of a program was recorded."""
     if code:
         return (
             f"the program ended with exit code {code} before ray.init, or it is a client (ray://), which cannot be "
-            "recorded."
+            f"recorded, or it has removed {USERS_HOOK} from os.environ."
         )
-    return f"the program has not called ray.init, or it is a client (ray://). {NO_CLIENT}."
+    return (
+        f"the program has not called ray.init, or it has removed {USERS_HOOK} from os.environ, or it is a client "
+        f"(ray://). {NO_CLIENT}."
+    )
 
 
 def remove_empty(folder: Path) -> None:
     """Remove the folder of a profile in which nothing was recorded."""
     (folder / IGNORE_FILE).unlink(missing_ok=True)
     (folder / SAMPLES).unlink(missing_ok=True)
+    (folder / REASON).unlink(missing_ok=True)
     shutil.rmtree(folder / IMPORTED, ignore_errors=True)
     with suppress(OSError):  # the user has put something there
         folder.rmdir()

@@ -35,6 +35,7 @@ DESCRIBED_AGAIN = 64  # then this one, and the one with twice its number, and so
 # Of a content that was seen before, so often all bytes are summed, so that a change is noticed.
 VERIFIED_REPEATS = 8
 MAX_CONTENTS = 1_000  # that are remembered
+MAX_KINDS = 1_000  # of messages that are remembered
 COMPARED_WITH_OTHERS = 4  # contents of a process that are compared with those of other processes
 MIN_PART_BYTES = 2**16  # of an array that is compared with earlier ones
 FIRST_PASSES = 5  # times its serialisation, which a message of a new kind may be measured
@@ -71,7 +72,7 @@ live_objects = identity.LiveObjects()
 known_parts = identity.KnownParts()
 contents = {}  # sum of samples -> [how often it was seen, sum of all bytes or None]
 compared_contents = set()  # sums of samples of messages that were compared with an earlier one
-kinds_seen = {}  # kind of a message -> how often
+kinds_seen = {}  # kind of a message -> how often; the last one that was seen is at the end
 measured_kinds = {}  # kind of a message -> what was measured of its alternatives
 small_in_row = by_class.ByClass()  # how many messages of a type were small since the last large one
 slow_kinds = (
@@ -657,7 +658,7 @@ def add_description(event, value, called):
     """
     add_line(event, called)
     kind = (event["line"], event["by_name"], event["type"])
-    count = kinds_seen[kind] = kinds_seen.get(kind, 0) + 1
+    count = count_kind(kind)
     if is_described(count):
         event["fields"] = describe.describe(value)
         event["own_pickling"] = describe.find_own_pickling(value)
@@ -665,6 +666,20 @@ def add_description(event, value, called):
         event["is_torch_pickle"] = TORCH_PICKLE in parts.inband
     if count >= DESCRIBED_FIRST and not event["how"]:
         add_alternatives(event, kind, value)
+
+
+def count_kind(kind):
+    """Return how many messages of a kind there were.
+
+    Of very many kinds, the one that was not seen for the longest time is forgotten.
+    """
+    count = kinds_seen.pop(kind, 0) + 1
+    if len(kinds_seen) >= MAX_KINDS:
+        oldest, *_ = list(kinds_seen)  # a copy, because another thread may add one meanwhile
+        kinds_seen.pop(oldest, None)
+        measured_kinds.pop(oldest, None)
+    kinds_seen[kind] = count
+    return count
 
 
 def add_line(event, called):

@@ -6,6 +6,7 @@ runtime_env of the user, workers import this module at their start. Else they ge
 that it need not be installed where they run. If recording fails, the program goes on without it.
 """
 
+import contextlib
 import inspect
 import os
 import pkgutil
@@ -40,7 +41,10 @@ FOLDER = "RAYMETER_FOLDER"
 MIN_BYTES = "RAYMETER_MIN_BYTES"
 USERS_HOOK = "RAYMETER_USERS_HOOK"
 USERS_UV_RUN = "RAYMETER_USERS_UV_RUN"  # whether Ray's own hook for `uv run` is on
+REASON = "not-recorded.txt"  # in the folder of the profile
 STARTED_CLUSTER = "RAYMETER_STARTED_CLUSTER"
+SETUP_WORKER = "setup_worker.py"  # beside this file
+FILE = globals().get("__file__")  # none if this module came as text: workers cannot import it then
 OUR_SETTINGS = (FOLDER, MIN_BYTES)
 
 
@@ -55,6 +59,7 @@ def add_to_runtime_env(runtime_env):
         return begin_to_record(runtime_env)
     except Exception as error:  # the program goes on
         print(f"raymeter: this program is not recorded: {error}", file=sys.stderr)
+        note_reason(f"{error}.")
         return runtime_env
 
 
@@ -62,19 +67,55 @@ def begin_to_record(runtime_env):
     """Record this process, and return a runtime_env with which its workers are recorded."""
     from raymeter.inside import calls, ray_internals
 
-    if any(name not in os.environ for name in OUR_SETTINGS):
-        names = " and ".join(OUR_SETTINGS)
-        raise RuntimeError(f"{names} were removed from os.environ before ray.init")
+    removed = [name for name in OUR_SETTINGS if name not in os.environ]
+    if removed:
+        raise RuntimeError(
+            f"the program has removed {' and '.join(removed)} from os.environ before ray.init. Keep the variables that "
+            "begin with RAYMETER_"
+        )
+    note_other_folder()
     is_own_cluster = is_starting_cluster()
     os.environ[STARTED_CLUSTER] = "1" if is_own_cluster else "0"
     calls.install()
-    if not runtime_env and is_own_cluster:
+    if not runtime_env and is_own_cluster and FILE:
         # Ray starts workers in advance only if they have no runtime_env.
         preload_in_workers(ray_internals.PRELOAD)
+        folder = os.path.dirname(os.path.abspath(FILE))
+        ray_internals.start_workers_with(os.path.join(folder, SETUP_WORKER))
         return runtime_env
     merged = dict(runtime_env or {})
     merged["worker_process_setup_hook"] = make_worker_hook(merged.get("worker_process_setup_hook"))
     return merged
+
+
+def folder_at_start():
+    """Return the folder of the profile with which this process was started, whatever os.environ has now; else ""."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        return ""
+    begin = f"{FOLDER}=".encode()
+    found = [os.fsdecode(item[len(begin) :]) for item in variables if item.startswith(begin)]
+    return found[0] if found else ""
+
+
+def note_other_folder():
+    """Note in the folder of the profile that the program has set another one."""
+    if os.environ[FOLDER] != folder_at_start():
+        note_reason(
+            f"the program has set {FOLDER} in os.environ to {os.environ[FOLDER]}, where it was recorded: raymeter show "
+            f"{os.environ[FOLDER]}"
+        )
+
+
+def note_reason(text):
+    """Write in the folder of the profile why nothing is recorded there, for raymeter, which says it at the end."""
+    folder = folder_at_start()
+    if not folder:
+        return
+    with contextlib.suppress(OSError), open(os.path.join(folder, REASON), "w") as file:
+        file.write(text + "\n")
 
 
 def apply_other_hooks(runtime_env):

@@ -21,12 +21,15 @@ SKIPPED, LIBRARY, USERS = 0, 1, 2
 kinds = {}  # id of a code object -> one of these three; an id costs much less to look up than the object
 lines = {}  # ids of code objects and an instruction -> what find_line returns for it
 kept_codes = []  # so that no other code object gets one of these ids
+# In a program that makes functions again and again, the first ones are remembered, and others are looked at each time.
+MAX_CODES = 10_000
+MAX_LINES = 10_000
 MAX_MARKED = 3  # frames of a call that are numbered: that of its line, and its callers
 MAX_DEPTH = 6  # callers of a frame that get numbers with it
 MAX_LOOKED_AT = 8  # frames between two of the user's code
 numbers = itertools.count(1)  # of frames
 MAX_ENTRIES = 1_000
-entries = {}  # what was called -> frames up to Ray's function that the user has called, and the id of its code
+entries = {}  # what was called -> frames up to Ray's function that the user has called, and its code
 
 
 def kind_of(code):
@@ -42,8 +45,9 @@ def kind_of(code):
             kind = SKIPPED  # an event loop, or a thread, which calls nobody's code
         else:
             kind = USERS
-        kept_codes.append(code)
-        kinds[id(code)] = kind
+        if len(kinds) < MAX_CODES:
+            kept_codes.append(code)
+            kinds[id(code)] = kind
     return kind
 
 
@@ -152,7 +156,7 @@ def find_line_of_call(called):
         except ValueError:  # fewer frames
             return find_line_and_entry(called)
         frame = entry.f_back
-        if id(entry.f_code) == code and frame is not None and kinds.get(id(frame.f_code)) == USERS:
+        if entry.f_code is code and frame is not None and kinds.get(id(frame.f_code)) == USERS:
             return known_frame(frame, frame.f_code)
     return find_line_and_entry(called)
 
@@ -166,7 +170,7 @@ def find_line_and_entry(called):
             break
         if kind_of(caller.f_code) == USERS:
             if len(entries) < MAX_ENTRIES:
-                entries[called] = depth, id(frame.f_code)
+                entries[called] = depth, frame.f_code
             break
         frame = caller
     return find_line()
@@ -206,7 +210,7 @@ def known_frame(frame, code):
     found = lines.get(key)
     if found is None:
         found = describe_frame(frame)
-        if not around.co_name.startswith("<"):
+        if len(lines) < MAX_LINES and not around.co_name.startswith("<"):
             kept_codes.append(code)
             kept_codes.append(around)
             lines[key] = found

@@ -30,6 +30,9 @@ NODE_STATISTICS = "/ray.rpc.NodeManagerService/GetNodeStats"
 RUNTIME_ENV_HOOK = "RAY_RUNTIME_ENV_HOOK"
 PRELOAD = "RAY_preload_python_modules"
 UV_HOOK = "ray._private.runtime_env.uv_runtime_env_hook:hook"
+# The script with which a worker with a runtime_env starts, and the module whose `update_envs` sets its variables.
+SETUP_WORKER = os.path.join(FOLDER, "_private", "workers", "setup_worker.py")
+ENVIRONMENT_CONTEXT = "ray._private.runtime_env.context"
 UV_COMMAND = "ray._private.runtime_env.uv_runtime_env_hook:_get_uv_run_cmdline"
 
 # Functions and methods that are wrapped, by what they do.
@@ -88,6 +91,20 @@ def replace_in_ray(name: str, original: object, wrapper: object) -> None:
     for cell in getattr(shown, "__closure__", None) or ():
         if cell.cell_contents is original:
             cell.cell_contents = wrapper
+
+
+def environment_context() -> Any:
+    """Return the module that gives a new worker the variables of its runtime_env, with `update_envs`."""
+    return resolve_name(ENVIRONMENT_CONTEXT)
+
+
+def start_workers_with(script: str) -> None:
+    """Let a cluster that this process starts run a script in place of SETUP_WORKER.
+
+    Ray joins this name to a folder, and so an absolute path stays as it is. The name of the script must be the same:
+    by it, Ray knows that workers without a runtime_env do not need it.
+    """
+    ray._private.ray_constants.SETUP_WORKER_FILENAME = script
 
 
 def is_worker() -> bool:

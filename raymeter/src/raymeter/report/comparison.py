@@ -167,7 +167,7 @@ def name_message(group: Group) -> str:
     """Return who sends and who reads a message, with all of its readers."""
     sender = name_place(group.sender)
     readers = [name_place(reader) for reader in group.readers]
-    names = ", ".join(readers) or "nobody"
+    names = ", ".join(readers) or "no recorded reader"
     return f"{sender}{ARROW}{names}"
 
 

@@ -10,6 +10,7 @@ from raymeter.advice import Profile
 from raymeter.findings import Advice
 from raymeter.profile.groups import Group
 from raymeter.profile.lost import find_errors
+from raymeter.profile.unrecorded import find_unrecorded
 from raymeter.report.words import kind_of, name_place
 from raymeter.simulate.without_data import without_data
 
@@ -27,6 +28,8 @@ def summarise(profile: Profile) -> dict[str, Any]:
     recording = profile.program.recording
     steps = profile.steps
     errors = find_errors(recording)
+    unrecorded = find_unrecorded(recording)
+    is_incomplete = bool(recording.was_killed or errors or unrecorded)
     return {
         "schema": SCHEMA,
         "raymeter": __version__,
@@ -42,9 +45,10 @@ def summarise(profile: Profile) -> dict[str, Any]:
             "skipped": steps.skipped,
         },
         "moving": describe_moving(profile),
-        "is_no_problem": profile.is_no_problem and not (recording.was_killed or errors),
+        "is_no_problem": profile.is_no_problem and not is_incomplete,
         "was_killed": recording.was_killed,
         "errors": errors,
+        "unrecorded_tasks": len(unrecorded),
         "advice": [describe_advice(advice) for advice in profile.advice],
         "messages": [describe_group(group, steps.count) for group in profile.groups],
     }

@@ -9,6 +9,7 @@ from raymeter.findings import Advice, Prediction
 from raymeter.profile.events import RecorderCost
 from raymeter.profile.lost import count_cut_workers, find_errors, say_errors
 from raymeter.profile.steps import Steps
+from raymeter.profile.unrecorded import find_unrecorded, say_unrecorded
 from raymeter.report.messages import list_messages
 from raymeter.report.unmeasured import say_why
 from raymeter.report.waiting import say_alone, say_waiting
@@ -99,6 +100,8 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
         return f"{share}. This is no all-clear: files of the profile are damaged."
     if find_errors(recording):
         return f"{share}. This is no all-clear: recording ended by an error."
+    if find_unrecorded(recording):
+        return f"{share}. This is no all-clear: not all processes were recorded."
     alone = say_alone(profile)
     return f"{share}: data is not your problem. {alone}" if alone else f"{share}: not your problem."
 
@@ -226,6 +229,9 @@ def describe_recording(profile: Profile) -> list[str]:
     if errors:
         text += f" {errors[0].upper()}{errors[1:]}: what it did later is missing."
     text += say_cut_workers(count_cut_workers(recording))
+    unrecorded = say_unrecorded(recording)
+    if unrecorded:
+        text += f" {unrecorded}"
     text += say_left_out(profile, costs)
     return [f"{text} Profile: {recording.folder}"]
 

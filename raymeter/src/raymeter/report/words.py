@@ -46,7 +46,7 @@ def name_place(name: str) -> str:
 def name_route(group: Group) -> str:
     """Return who sends and who reads a message, such as "driver -> Rollout.set_weights"."""
     readers = sorted({name_place(reader) for reader in group.readers})
-    return f"{name_place(group.sender)} -> {list_names(readers) or 'nobody'}"
+    return f"{name_place(group.sender)} -> {list_names(readers) or 'no recorded reader'}"
 
 
 def list_names(names: Sequence[str]) -> str:

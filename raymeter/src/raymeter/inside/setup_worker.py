@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start a worker that has a runtime_env as Ray does, and let it find this package in any case.
+
+Ray runs this script in place of its own one, and only for workers with a runtime_env. The `env_vars` of that replace
+variables of the worker. If PYTHONPATH is one of them, the folder of this package is added behind the user's folders,
+and raymeter's own settings stay as they are. Then Ray's script runs, which becomes the worker.
+"""
+
+import contextlib
+import os
+import runpy
+import sys
+
+SETTINGS = ("RAYMETER_FOLDER", "RAYMETER_MIN_BYTES")
+
+
+def keep_package(folder, update):
+    """Return a function that updates os.environ as `update` does, and then adds a folder to PYTHONPATH if needed."""
+
+    def update_environment(env_vars):
+        settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
+        update(env_vars)
+        os.environ.update(settings)
+        folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if folder not in folders:
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*folders, folder]))
+
+    return update_environment
+
+
+def main():
+    """Run Ray's script. The folder of this one is no place to import modules from."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folder = os.path.dirname(package)
+    sys.path[0] = folder
+    from raymeter.inside import ray_internals
+
+    context = ray_internals.environment_context()
+    with contextlib.suppress(
+        AttributeError
+    ):  # of another version of Ray, whose workers may not be recorded then
+        context.update_envs = keep_package(folder, context.update_envs)
+    sys.path[0] = os.path.dirname(ray_internals.SETUP_WORKER)
+    runpy.run_path(ray_internals.SETUP_WORKER, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
