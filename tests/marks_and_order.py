@@ -73,8 +73,9 @@ def order_for_two(items):
 
 
 def is_long(item):
-    """Return whether a test starts workers. One that is skipped takes no time."""
-    return bool(item.get_closest_marker("runs")) and not item.get_closest_marker("skip")
+    """Return whether a test starts workers, or takes as long as one that does. One that is skipped takes no time."""
+    marks = [name for name in ("runs", "busy", "skip") if item.get_closest_marker(name)]
+    return bool(marks) and "skip" not in marks
 
 
 def may_join_cluster(item):
