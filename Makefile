@@ -92,7 +92,8 @@ lint: .venv/installed-dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	cd raymeter/src && ../../$(PY) -m mypy --config-file ../pyproject.toml
+# With the cache of the run before, which has read torch and NumPy.
+	cd raymeter/src && ../../$(PY) -m mypy --config-file ../pyproject.toml --cache-dir ../../.mypy_cache
 
 peers: .venv/installed-peers
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of pytest: mark tests, skip those that cannot or need not run, and put long ones first."""
+"""A plugin of pytest: mark tests, skip those that cannot or need not run, and let two workers begin with long ones."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config, items):
         begins_run = "begin_run" in getattr(item, "fixturenames", ())
         if begins_run or ROOT / "tests" / "runs" in item.path.parents:
             item.add_marker("runs")
-    items.sort(key=is_short)  # long ones first, so that none is the last
+    items[:] = order_for_two(items)
 
 
 def skip_without_flag(item, config):
@@ -58,5 +58,25 @@ def skip_without_flag(item, config):
         item.add_marker(pytest.mark.skip(reason="it is slow: make test-slow runs it"))
 
 
-def is_short(item):
-    return item.get_closest_marker("runs") is None
+def order_for_two(items):
+    """Return the tests in an order in which two workers begin with the long ones, so that none is the last.
+
+    With `--dist worksteal`, each worker gets a half. Then one that has nothing to do takes tests from the end of the
+    other's list, but never its last ones. Tests that may join the shared cluster are in one half: it starts once.
+    """
+    long = [item for item in items if is_long(item)]
+    short = [item for item in items if not is_long(item)]
+    on_cluster = [item for item in long if may_join_cluster(item)]
+    alone = [item for item in long if not may_join_cluster(item)]
+    fill = max(0, len(items) // 2 - len(on_cluster))
+    return on_cluster + short[:fill] + alone + short[fill:]
+
+
+def is_long(item):
+    """Return whether a test starts workers, or takes as long as one that does. One that is skipped takes no time."""
+    marks = [name for name in ("runs", "busy", "skip") if item.get_closest_marker(name)]
+    return bool(marks) and "skip" not in marks
+
+
+def may_join_cluster(item):
+    return not {"cluster", "join_cluster"}.isdisjoint(getattr(item, "fixturenames", ()))

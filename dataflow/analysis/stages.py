@@ -4,7 +4,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise
-from operator import attrgetter
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -94,11 +93,17 @@ def _cut_into_intervals(spans: Spans) -> list[Interval]:
     """Return the intervals between all begins and ends of spans, in order."""
     begins = {span.begin_us for span in spans}
     ends = {span.end_us for span in spans}
+    begun_at: dict[float, Spans] = defaultdict(list)
+    for span in spans:
+        begun_at[span.begin_us].append(span)
     intervals = []
+    open_spans: Spans = []  # in the order of their begins
     times = sorted(begins | ends)
     for begin, end in pairwise(times):
+        open_spans = [span for span in open_spans if span.end_us > begin]
+        open_spans += [span for span in begun_at[begin] if span.end_us > begin]
         seconds = (end - begin) * 1e-6
-        innermost = _innermost_spans(spans, begin, end)
+        innermost = _innermost_spans(open_spans)
         interval = Interval(seconds, innermost)
         intervals.append(interval)
     return intervals
@@ -124,10 +129,8 @@ def _share_intervals(intervals: list[Interval]) -> list[tuple[TracedSpan, float]
     return shares
 
 
-def _innermost_spans(spans: Spans, begin: float, end: float) -> Spans:
-    """Return each thread's innermost span in an interval in which no span begins or ends."""
-    open_spans = [span for span in spans if span.begin_us <= begin and span.end_us >= end]
-    open_spans.sort(key=attrgetter("begin_us"))
+def _innermost_spans(open_spans: Spans) -> Spans:
+    """Return each thread's innermost span of those that are open, which are in the order of their begins."""
     last_begun = {}  # by thread
     for span in open_spans:
         thread = (span.process, span.thread)

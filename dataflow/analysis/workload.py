@@ -2,6 +2,8 @@
 """Name the workload and the configuration of a record as on the command line, and make its flow again."""
 
 from contextlib import suppress
+from functools import lru_cache
+from typing import Any
 
 from dataflow.catalogue.catalogue import configuration_name
 from dataflow.errors import RecordError
@@ -58,7 +60,8 @@ def flow_of(workload: Workload) -> Flow:
     with suppress(TypeError, ValueError):  # a flow of another version
         if ".py:" not in workload.flow:  # a file is never executed, because it may have changed
             message = None if workload.message == "flat" else workload.message
-            flow = build_flow(workload.flow, workload.sizes, message)
+            sizes = tuple(workload.sizes.items())
+            flow = _build_once(workload.flow, sizes, message)
             if record_edges(flow) == workload.edges:
                 return flow
     try:
@@ -68,6 +71,12 @@ def flow_of(workload: Workload) -> Flow:
         raise RecordError(
             f"{edges} contradict each other ({error}), so something has changed it: leave it out"
         ) from None
+
+
+@lru_cache(maxsize=500)
+def _build_once(name: str, sizes: tuple[tuple[str, Any], ...], message: str | None) -> Flow:
+    """Return a flow of the catalogue, which many records have. Raise TypeError or ValueError if sizes are wrong."""
+    return build_flow(name, dict(sizes), message)
 
 
 def _flow_of_edges(workload: Workload) -> Flow:

@@ -95,7 +95,7 @@ class Field:
     def shapes(self) -> list[tuple[int, ...]]:
         return [(count,) for count in self.lengths] if self.is_list else [self.shape]
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         return sum(map(math.prod, self.shapes)) * ITEM_BYTES[self.dtype]
 
@@ -147,7 +147,7 @@ class Message:
     def is_parameters(self) -> bool:
         return self.fields[0].is_parameter
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         return sum(field.bytes for field in self.fields)
 

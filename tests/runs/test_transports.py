@@ -54,8 +54,8 @@ SIMILAR = (
     "rdt nixl-pull",
     "torch multiprocessing",
 )
-# These take half a minute each.
-SLOW = ("rdt gloo", "graph shm")
+# These take half a minute each. Quick tests read by NIXL within a process, and over `peers nixl-read`.
+SLOW = ("rdt gloo", "graph shm", "graph nixl-read")
 ONE_ACTOR = (
     "store driver-queue",
     "store bytes",

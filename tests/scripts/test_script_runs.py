@@ -27,9 +27,9 @@ pytestmark = pytest.mark.runs
 
 @pytest.mark.parametrize(("script", "transport", "is_shared"), CASES)
 def test_each_transport_ends_with_its_time_and_leaves_nothing_behind(
-    run_script, request, script, transport, is_shared
+    run_script, join_cluster, script, transport, is_shared
 ):
-    flags = request.getfixturevalue("cluster") if is_shared else ()
+    flags = join_cluster("store") if is_shared else ()
     finished = run_script(script, "--transport", transport, *KILOBYTES, *SHORT, *flags)
     assert (finished.code, finished.stderr) == (0, "")
     (run,) = load(finished.output).runs

@@ -66,6 +66,7 @@ def test_fields_arrive_over_other_systems(measure, names):
     assert run.readers_own_a_copy
 
 
+@pytest.mark.slow  # a test below traces both within a process
 @pytest.mark.optional
 @pytest.mark.parametrize("transport", ["nixl-read", "nixl-write"])
 def test_a_trace_shows_who_copies_by_nixl(measure, transport):
