@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -77,6 +78,19 @@ def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
         parse(runtime, *words)
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}") and error.count("\n") == 1 and end.value.code == 2
+
+
+def test_without_a_folder_for_temporary_files_nothing_begins(parse, capsys, monkeypatch, tmp_path):
+    def find_none():
+        raise FileNotFoundError
+
+    monkeypatch.setattr(tempfile, "gettempdir", find_none)
+    with pytest.raises(SystemExit) as end:
+        parse("store", "--batch-size", "1")
+    error = capsys.readouterr().err
+    assert error.startswith("error: no folder for temporary files can be written")
+    assert error.count("\n") == 1 and end.value.code == 2
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize(("runtime", "gpus", "words", "device", "transport", "gpus_per_model"), [
