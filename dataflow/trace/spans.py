@@ -40,16 +40,17 @@ def add_to_stages(stages: dict[str, dict[str, Any]], study: Mapping[str, Any]) -
     """Add what stages.toml of a study has to the stages; raise ValueError for a stage or key that does not exist."""
     for name, added in study.items():
         if name not in stages:
-            raise ValueError(
-                f"stages.toml of a study: there is no stage {name}: use {', '.join(stages)}"
-            )
+            known_names = ", ".join(stages)
+            raise ValueError(f"stages.toml of a study: there is no stage {name}: use {known_names}")
+        stage = stages[name]
         for key, timed in added.items():
             if key not in TIMED_KEYS:
+                known_keys = ", ".join(TIMED_KEYS)
                 raise ValueError(
-                    f"stages.toml of a study: stage {name} has {key}: use {', '.join(TIMED_KEYS)}"
+                    f"stages.toml of a study: stage {name} has {key}: use {known_keys}"
                 )
-            known = stages[name].get(key, [])
-            stages[name][key] = [*known, *timed]
+            known = stage.get(key, [])
+            stage[key] = [*known, *timed]
 
 
 STAGES = read_stages()
