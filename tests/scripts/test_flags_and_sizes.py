@@ -59,6 +59,13 @@ def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypa
         sizes.check_memory(sizes.message_bytes(701, 4096), 701)
 
 
+def test_too_little_shared_memory_for_ray_itself_is_not_a_question_of_the_batch(monkeypatch):
+    free_bytes = sizes.MIN_STORE_BYTES - 2**20
+    monkeypatch.setattr(psutil, "disk_usage", lambda path: SimpleNamespace(free=free_bytes))
+    with pytest.raises(ValueError, match=r"^99 MiB are free in /dev/shm, and .* takes 100 MiB"):
+        sizes.check_memory(sizes.message_bytes(1, 2), 1)
+
+
 @pytest.mark.parametrize(("runtime", "words", "message"), [
     ("store", ["--transport", "shm"], f"--transport shm belongs to {GRAPH}"),
     ("graph", ["--transport", "refs"], f"--transport refs belongs to {STORE}"),
