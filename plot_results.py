@@ -5,8 +5,9 @@
     python3 plot_results.py results/run-1 mine.json    folders of records, and records
 
 The chart is img/benchmark_result.svg for published records, or benchmark_result.svg beside the records. It compares
-equal work: transports of the two scripts, whose readers own a copy, with and without --retain-memory. Runs that were
-disturbed are left out. `python3 -m dataflow report` shows all other configurations.
+equal work: transports of the two scripts, whose readers own a copy, with and without --retain-memory. Runs that other
+programs disturbed are left out, or marked if a configuration has no others. All other configurations are shown by
+`python3 -m dataflow report`.
 """
 
 import argparse
@@ -44,6 +45,7 @@ SCRIPTS_FLOW = "online-dpo"  # the only one of the two scripts; campaigns have o
 TITLES = {SCRIPTS_FLOW: "ChatLearn's data flow: policy, reference and reward model"}
 NAMED = 3  # configurations that are left out for one reason
 NOT_JUDGED = " (not known whether other programs disturbed these runs)"
+DISTURBED_RATIO = " (disturbed, so this can mislead: measure again on an idle machine)"
 ROW_HEIGHT = 0.8  # of a configuration; the rest is space
 
 
@@ -54,6 +56,16 @@ class Bar:
     configuration: str
     machine: str
     runs: list[ScriptRun] = field(default_factory=list)
+
+    @property
+    def disturbance(self) -> str | None:
+        """Return what disturbed a run of these, which count because there are no others; None if nothing did."""
+        return next((run.disturbance for run in self.runs if run.disturbance), None)
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether it is known of each run how many cores other programs used."""
+        return all(run.other_cores is not None for run in self.runs)
 
     @property
     def run_seconds(self) -> list[float]:
@@ -116,6 +128,11 @@ class BarChart:
     left_out: LeftOut
 
     @property
+    def disturbed_bars(self) -> list[Bar]:
+        """Return the bars of configurations that have no other runs than disturbed ones."""
+        return [bar for bar in self.bars if bar.disturbance]
+
+    @property
     def doubtful_runs(self) -> int:
         """Return the number of runs that are left out, because their times can mislead."""
         return self.left_out.doubtful_runs
@@ -170,11 +187,6 @@ def is_compared(record: ScriptRecord) -> bool:
 
 def get_views(run: ScriptRun) -> bool:
     return run.readers_own_a_copy is False
-
-
-def is_doubtful(run: ScriptRun) -> bool:
-    """Return whether the tables of the suite leave this run out too."""
-    return run.disturbance is not None or run.settled is False
 
 
 def last_start(record: ScriptRecord) -> str:
@@ -243,7 +255,7 @@ def describe_messages(record: ScriptRecord) -> str:
 
 def describe_nothing(doubtful_runs: int) -> str:
     if doubtful_runs:
-        return "all runs were disturbed or had not settled: measure again on an idle machine"
+        return "the times of no run had settled after the warm-up: measure again on an idle machine"
     return "all readers get a view: python3 -m dataflow report shows such runs"
 
 
@@ -251,24 +263,37 @@ def count_ok(record: ScriptRecord) -> int:
     return sum(run.status == "ok" for run in record.runs)
 
 
-def collect_bars(records: Iterable[ScriptRecord], left_out: LeftOut) -> list[Bar]:
-    """Return a bar per configuration and machine."""
+def collect_bars(records: Sequence[ScriptRecord], left_out: LeftOut) -> list[Bar]:
+    """Return a bar per configuration and machine. Its disturbed runs count only if it has no others."""
+    has_quiet_runs = {key_of(record) for record in records if any(map(is_quiet, record.runs))}
     bars: dict[tuple[str, str], Bar] = {}
     for record in records:
-        key = (name_of(record), machine_of(record))
+        key = key_of(record)
         for run in record.runs:
             if run.status != "ok":
                 continue
             if get_views(run):
                 left_out.add(record, "its readers get a view")
                 continue
-            if is_doubtful(run):
+            is_replaced = run.disturbance and key in has_quiet_runs
+            if is_replaced or run.settled is False:
                 left_out.add_doubtful(record, run)
                 continue
             bar = bars.setdefault(key, Bar(*key))
             if run not in bar.runs:  # a copy of a record counts once
                 bar.runs.append(run)
     return [*bars.values()]
+
+
+def key_of(record: ScriptRecord) -> tuple[str, str]:
+    """Return the configuration and the machine of a record, which have one bar."""
+    return name_of(record), machine_of(record)
+
+
+def is_quiet(run: ScriptRun) -> bool:
+    """Return whether a run counts, and nothing disturbed it."""
+    counts = run.status == "ok" and not get_views(run) and run.settled is not False
+    return counts and not run.disturbance
 
 
 def sort_configurations(bars: Iterable[Bar]) -> list[str]:
@@ -369,7 +394,7 @@ def draw_machine(axes: Axes, chart: BarChart, number: int, machine: str) -> None
     for place, bar in zip(places, bars, strict=True):
         axes.plot(bar.run_seconds, [place] * len(bar.runs), "o", color="black", ms=2.5, alpha=0.6)
         axes.annotate(
-            format_number(bar.seconds),
+            format_number(bar.seconds) + (" (disturbed)" if bar.disturbance else ""),
             (max(bar.run_seconds), place),
             xytext=(5, 0),
             textcoords="offset points",
@@ -397,6 +422,10 @@ def write_caption(chart: BarChart) -> list[str]:
             else f"{chart.doubtful_runs} runs that were"
         )
         lines.append(f"Left out: {runs} disturbed or had not settled.")
+    if chart.disturbed_bars:
+        lines.append(
+            "Disturbed: other programs or virtual machines used the cores, and there are no other runs."
+        )
     if total == demo.ITERATION_BYTES:
         lines.append(
             f"The demo RayCG-ChatLearn reports {demo.QUEUE_SECONDS} s with queues through the driver and "
@@ -418,7 +447,8 @@ def print_times(chart: BarChart) -> None:
         for machine in chart.machines:
             for bar in chart.bars_of(machine, name):
                 time = f"{format_number(bar.seconds)} s for {ITERATIONS} iterations"
-                print(f"{name}: {time}{chart.where(machine)}")
+                note = f" (disturbed: {bar.disturbance})" if bar.disturbance else ""
+                print(f"{name}: {time}{chart.where(machine)}{note}")
     if len(chart.configurations) == 2:
         for machine in chart.machines:
             print_ratio(chart, machine)
@@ -432,9 +462,11 @@ def print_ratio(chart: BarChart, machine: str) -> None:
     fast, slow = bars
     ratio = format_number(slow.seconds / fast.seconds)
     comparison = f"{slow.configuration} takes {ratio} times as long as {fast.configuration}"
-    runs = fast.runs + slow.runs
-    is_judged = all(run.other_cores is not None for run in runs)
-    note = "" if is_judged else NOT_JUDGED
+    note = ""
+    if fast.disturbance or slow.disturbance:
+        note = DISTURBED_RATIO
+    elif not (fast.is_judged and slow.is_judged):
+        note = NOT_JUDGED
     print(f"{comparison}{chart.where(machine)}{note}")
 
 

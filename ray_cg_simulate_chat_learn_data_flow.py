@@ -50,6 +50,7 @@ from ray.dag import InputNode
 
 from common.cluster import ray_cluster, remove_semaphores, start_models
 from common.copies import measure_host_copies, measure_memcpy
+from common.cpu_time import CpuTime
 from common.cuda_ipc import connect_actors
 from common.record import recorded_run
 from common.sizes import EDGES, MODELS
@@ -147,12 +148,15 @@ def main(flags):
             def receive(future):
                 driver.receive(ray.get(future))
 
+            cpu_time = CpuTime()
             # save_times knows the first iteration and the warm-up by their numbers, and stores their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
                 # One iteration is in flight. The clock runs only here.
                 time_group([number], 1, send, receive, run.save_times)
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
+            if not flags.address:  # whose processes would count as other programs
+                cpu_time.save_machine_use(run)
             if communicator:
                 check_copies(communicator, flags, number)
             owned = [driver.owns_messages()]

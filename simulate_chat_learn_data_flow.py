@@ -40,6 +40,7 @@ from ray.util.queue import Queue
 
 from common.cluster import ray_cluster, start_models
 from common.copies import measure_host_copies, measure_memcpy
+from common.cpu_time import CpuTime
 from common.record import recorded_run
 from common.timing import ScriptEndpoint, count_iterations, time_group
 
@@ -126,12 +127,15 @@ def main(flags):
             def send(number):
                 return chain(driver.message(number), policy, reference, reward)
 
+            cpu_time = CpuTime()
             # save_times knows the first iteration and the warm-up by their numbers, and stores their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
                 # One iteration is in flight. The clock runs only here.
                 time_group([number], 1, send, driver.receive, run.save_times)
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
+            if not flags.address:  # whose processes would count as other programs
+                cpu_time.save_machine_use(run)
             owned = [driver.owns_messages()]
             owned += ray.get([model.owns_messages.remote() for model in models])
             run.readers_own_a_copy = all(owned)

@@ -48,7 +48,7 @@ class ScriptRun(msgspec.Struct):
     warmup_seconds: list[Seconds] = []
     first_seconds: Seconds | None = None  # of the first iteration
     seconds: list[Seconds] = []  # of the timed iterations
-    # CPU use of other programs and idle cores, from the first iteration to the last; None: unknown, as in the scripts.
+    # CPU use of other programs and idle cores, from the first iteration to the last; None: unknown, as with --address.
     other_cores: float | None = None
     idle_cores: float | None = None
     # In which the hypervisor ran other virtual machines, in the same period.
@@ -94,6 +94,7 @@ class ScriptRecord(msgspec.Struct, kw_only=True):
     workload: dict[str, Any]
     configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
     traced: bool = False  # whether the suite recorded stages, which is part of the times
+    arguments: dict[str, Any] = {}  # of the suite's flags, those that tell how the runs count
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
     runs: list[ScriptRun] = []
 
@@ -120,6 +121,8 @@ def make_record(flags: argparse.Namespace, run: ScriptRun) -> ScriptRecord:
     return ScriptRecord(
         workload=workload,
         configuration=configuration,
+        # A script is not repeated, so its times count, as those of a call of the suite with one configuration.
+        arguments={"allow_disturbed": True},
         environments={"0": describe_machine()},
         runs=[run],
     )

@@ -52,6 +52,11 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
         action="store_true",
         help="use the records of the machine that has most of them",
     )
+    add(
+        "--columns",
+        choices=["all"],
+        help="print all columns of the table, and not the most important ones",
+    )
     arguments, given = parse_with_options(parser, argv)
     transport = TRANSPORTS["store refs"]
     options, *others = make_options(transport, given)
@@ -111,7 +116,7 @@ def main(argv: Sequence[str]) -> int:
     arguments, given, plan = parse_command(argv)
     from dataflow.analysis.comparison import is_asked_for  # imports take time, as in run.py
     from dataflow.analysis.result import Result
-    from dataflow.report.render import print_sections, print_text
+    from dataflow.report.render import MAX_COLUMNS, MORE_COLUMNS, print_sections, print_text
     from dataflow.report.sections import Group, build_group
     from dataflow.report.suite_tables import CONFIGURATIONS
 
@@ -124,7 +129,10 @@ def main(argv: Sequence[str]) -> int:
     chosen = max(starts.values(), key=len) if arguments.any_machine else starts[here]
     if chosen:
         group = Group([*chosen.values()], results)
-        print_sections(build_group(replace(CONFIGURATIONS, chart=lambda group: None), group))
+        table = replace(CONFIGURATIONS, chart=lambda group: None)
+        print_sections(
+            build_group(table, group), MORE_COLUMNS if arguments.columns else MAX_COLUMNS
+        )
         return 0
     print_text(describe_missing(plan, has_others=len(starts) > 1))
     print(f"To measure it:\n{measuring_command(given)}")

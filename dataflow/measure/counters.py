@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from dataflow.measure.references import CpuTime
+from common.cpu_time import CpuTime
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import ProcessCost, Run
 from dataflow.workers.worker_group import WorkerGroup
@@ -80,10 +80,7 @@ class Counters:
         run.cpu_seconds = self.cpu_time.seconds
         if self.plan.transport.runtime.uses_ray:
             run.processes["raylet"] = ProcessCost(minor_faults=raylet_faults)
-        use = self.cpu_time.machine_use()
-        run.other_cores = use.other_cores
-        run.idle_cores = use.idle_cores
-        run.steal_cores = use.steal_cores
+        self.cpu_time.save_machine_use(run)
 
 
 def costs_by_process(

@@ -14,10 +14,11 @@ import psutil
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from common.cpu_time import read_cpu_seconds
 from dataflow.errors import RunFailed, UsageError
 from dataflow.flows.flow import DRIVER
 from dataflow.plan.plan import Plan, bytes_by_link
-from dataflow.records.machine import describe_environment, read_cpu_seconds
+from dataflow.records.machine import describe_environment
 from dataflow.records.schema import Link, NodeCosts
 
 CLOCK_READINGS = 30

@@ -17,8 +17,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from common.gpus import cuda_version, driver_version
 from common.origin import CHANGES, hash_boot, run_git
 from common.record import describe_machine
@@ -52,12 +50,6 @@ HARDWARE_KEYS = (
     "versions",
 )
 MACHINE_KEYS = (*HARDWARE_KEYS, "kernel", "transparent_hugepages", "boot")
-
-
-def read_cpu_seconds() -> tuple[float, float]:
-    """Return the CPU seconds of all processes of the machine so far, and those that the hypervisor took from it."""
-    cpu = psutil.cpu_times()
-    return cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq, cpu.steal
 
 
 def loaded_nccl_version() -> tuple[int, int, int] | None:

@@ -11,7 +11,6 @@ from typing import Any
 from common import demo
 from dataflow.analysis.campaigns import Factor, Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
-from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED, ratio
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST, VARIANTS
@@ -19,7 +18,7 @@ from dataflow.errors import RecordError
 from dataflow.plan.command_line import describe_flags
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
-from dataflow.report import tables
+from dataflow.report.answers import build_answers
 from dataflow.report.campaign_tables import (
     campaign_sections,
     describe_boots,
@@ -28,11 +27,10 @@ from dataflow.report.campaign_tables import (
     format_memory,
     format_times,
 )
-from dataflow.report.gpu_tables import answer_gpus, gpu_sections
+from dataflow.report.gpu_tables import gpu_sections
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
-from dataflow.report.suite_tables import describe_layout
-from dataflow.report.tables import Column, Section, format_milliseconds, make_table
+from dataflow.report.tables import Column, Section, make_table
 from dataflow.units import format_bytes
 from dataflow.workers.variables import RETAIN_MEMORY
 
@@ -67,11 +65,10 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     built = [Section("flags", "", table=flags), agreement, *gpu_sections(results)]
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
-        answers = Section("answers", "", build_answers(results, [*headline.values()]))
         built += [
             build_claim(headline),
             build_demo(headline),
-            answers,
+            *build_answers(results, [*headline.values()]),
             build_systems(headline),
             build_advice(headline),
         ]
@@ -116,7 +113,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
         "where",
         "queues through the driver",
         "compiled graph",
-        "times as fast (on another boot, 95 %)",
+        "times as fast",
         "memory GiB",
     )
     columns = [Column(header, itemgetter(index)) for index, header in enumerate(headers)]
@@ -124,8 +121,8 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
     sizes = [edge.bytes for edge in used[0].newest.workload.edges]
     note = (
         f"{demo.ITERATIONS} iterations, messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}. "
-        f"Here: {demo.ITERATIONS} times the suite's time per iteration in the steady state. Memory: the largest peak "
-        "of all processes together."
+        f"Here: {demo.ITERATIONS} times the suite's time per iteration in the steady state. Times as fast: in "
+        "brackets, on another boot (95 %). Memory: the largest peak of all processes together."
     )
     notes = [note, *describe_campaigns(used)]
     return Section("demo", "", commands, make_table(rows, columns), notes=notes)
@@ -158,81 +155,6 @@ def build_agreement(folder: Path) -> Section:
     return Section("agreement", "", table=table, notes=provenance(suite))
 
 
-def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
-    """Return a list of four answers: one node with copies, one node with views, several nodes, GPUs."""
-    on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
-    answers = [answer_one_node(on_ray)]
-    views = [row for row in on_ray if not row.is_comparable]
-    if views:
-        answers.append(answer_views(views))
-    on_several_nodes = []
-    for result in results:
-        owns_copy = tables.readers_of(result) == tables.OWN_COPY
-        if result.table == "cluster" and owns_copy and link_seconds(result):
-            on_several_nodes.append(result)
-    if on_several_nodes:
-        answers.append(answer_several_nodes(on_several_nodes))
-    answers.append(answer_gpus(results))
-    return "\n".join(f"* {answer}" for answer in answers)
-
-
-def answer_one_node(rows: Sequence[Row]) -> str:
-    """Return the factor and the memory of each configuration whose readers own a copy, the fastest first."""
-    copies = [row for row in rows if row.is_comparable and not row.is_baseline]
-    copies.sort(key=lambda row: -row.factor.mean)
-    size = format_bytes(rows[0].newest.workload.bytes_per_iteration)
-    texts = []
-    for row in copies:
-        factor = describe_factor(row.factor, has_boots=False)
-        texts.append(f"`{row.newest.name}` {factor} with {format_memory(row)} GiB")
-    interval = "on another boot, 95 %"
-    if boots := describe_boots([row.factor for row in copies]):
-        interval += f", from {boots}"
-    answer = (
-        f"**One node** (on Ray, {size} per iteration). Times as fast as the demo's queues (in brackets: {interval}), "
-        f"and peak memory of all processes: {', '.join(texts)}."
-    )
-    failures = [text for row in rows if (text := describe_failures(row))]
-    if failures:
-        answer += f" Failed runs: {', '.join(failures)}."
-    return answer
-
-
-def describe_failures(row: Row) -> str:
-    """Return how many runs of a configuration failed in all campaigns; "" if none did."""
-    count = 0
-    failed = 0
-    for pair in row.pairs.values():
-        count += len(pair.new.runs)
-        failed += sum(run.status == "failed" for run in pair.new.runs)
-    if not failed:
-        return ""
-    return f"`{row.newest.name}` {failed} of {count}"
-
-
-def answer_views(rows: Sequence[Row]) -> str:
-    """Return the times of configurations whose readers get a view."""
-    times = [f"`{row.newest.name}` takes {format_times(row)} ms" for row in rows]
-    reason = "because no reader copies the bytes, or reads them while the clock runs"
-    return f"**One node, readers that only read.** {'; '.join(times)}, {reason}."
-
-
-def answer_several_nodes(results: Sequence[Result]) -> str:
-    """Return the times of the largest workload on several nodes, the fastest configuration first."""
-    workloads = [result.workload for result in results]
-    largest = max(workloads, key=lambda workload: workload.bytes_per_iteration)
-    shown = [result for result in results if result.workload == largest]
-    shown.sort(key=lambda result: result.typical_seconds)
-    times = []
-    for result in shown:
-        milliseconds = format_milliseconds(result.typical_seconds)
-        times.append(f"`{result.name}` {milliseconds} ms ({tables.LINK.cell(result)} x)")
-    layout = describe_layout(shown[0])
-    size = format_bytes(largest.bytes_per_iteration)
-    note = "x: the time of the network alone for the bytes that cross it"
-    return f"**Several nodes** ({layout}, {size} per iteration; {note}). {', '.join(times)}."
-
-
 def build_advice(by_name: Mapping[str, Row]) -> Section:
     """Return when to use each configuration of the catalogue, and its time in campaigns."""
     keys = {
@@ -260,7 +182,7 @@ def build_systems(by_name: Mapping[str, Row]) -> Section:
         Column("system", lambda system: f"{system['name']} {system['version']}"),
         Column("how it sends experience", itemgetter("today"), is_text=True),
         Column("source", itemgetter("source"), is_text=True),
-        Column("the system itself: times as fast", describe_measured),
+        Column("the system itself", describe_measured, is_text=True),
         Column(
             "most similar configuration",
             lambda system: f"`{system['configuration']}`",
@@ -269,7 +191,8 @@ def build_systems(by_name: Mapping[str, Row]) -> Section:
         *steps,
     )
     table = make_table(SYSTEMS["systems"], columns)
-    return Section("systems", "", table=table, notes=[describe_code_of_systems(by_name)])
+    sentence = describe_steps(by_name)
+    return Section("systems", "", sentence, table, notes=[describe_code_of_systems(by_name)])
 
 
 def describe_code_of_systems(by_name: Mapping[str, Row]) -> str:
@@ -302,36 +225,48 @@ def names_its_commit(program: str) -> bool:
     return "changes" in record.get("origins", {})
 
 
-def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
-    """Return the column with how many times as fast a configuration is as the one that is similar to a system."""
+def divide_step(name: str, system: Mapping[str, str], by_name: Mapping[str, Row]) -> Factor | None:
+    """Return how many times as fast a configuration is as the one that is similar to a system; None if not measured."""
     new = by_name.get(name)
+    old = by_name.get(system["configuration"])
+    return new.divide(old) if new and old else None
 
-    def divide(system: Mapping[str, str]) -> Factor | None:
-        old = by_name.get(system["configuration"])
-        return new.divide(old) if new and old else None
+
+def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
+    """Return the column with the factors of a configuration, and its memory in the header."""
 
     def format_step(system: Mapping[str, str]) -> str:
         if name == system["configuration"]:
             return "as today"
-        factor = divide(system)
+        factor = divide_step(name, system, by_name)
         return describe_factor(factor, has_boots=False) if factor else "not measured"
 
-    header = f"flat tensors in this benchmark: {step}"
-    if new:
-        sizes = [edge.bytes for edge in new.newest.workload.edges]
-        smallest = min(sizes) // MIB
-        largest = format_bytes(max(sizes))
-        header = f"flat tensors of {smallest} to {largest} in this benchmark: {step}"
-        factors = []
+    header = step
+    if name in by_name:
+        header += f" ({format_memory(by_name[name])} GiB)"
+    return Column(header, format_step)
+
+
+def describe_steps(by_name: Mapping[str, Row]) -> str:
+    """Return what the factors of known systems are, with the sizes and boots of those of this benchmark."""
+    sizes = [edge.bytes for edge in by_name[BASELINE].newest.workload.edges]
+    smallest = min(sizes) // MIB
+    largest = format_bytes(max(sizes))
+    factors = []
+    for name in SYSTEMS["steps"].values():
         for system in SYSTEMS["systems"]:
-            factor = divide(system)
+            factor = divide_step(name, system, by_name)
             if factor:
                 factors.append(factor)
-        details = f"{format_memory(new)} GiB"
-        if boots := describe_boots(factors):
-            details += f", {boots}"
-        header += f" ({details})"
-    return Column(f"{header}, times as fast", format_step)
+    interval = "on another boot, 95 %"
+    if boots := describe_boots(factors):
+        interval += f", from {boots}"
+    return (
+        "Each factor says how many times as fast. *The system itself*: after a change of it (in brackets: 95 % "
+        f"interval). The last three columns: this benchmark, flat tensors of {smallest} to {largest}, compared with "
+        f"the most similar configuration (in brackets: {interval}). *Kept memory*: `--retain-memory`. *GiB*: the peak "
+        "memory of all processes together."
+    )
 
 
 def describe_measured(system: Mapping[str, Any]) -> str:

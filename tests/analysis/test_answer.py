@@ -149,3 +149,12 @@ def test_the_default_records_are_those_that_are_published_and_the_newest_own_one
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "other.json").write_text("[]")
     assert answer.find_records() == [tmp_path / "published", tmp_path / "run-2"]
+
+
+def test_the_columns_that_are_left_out_are_shown_by_the_flag_that_the_text_names(ask):
+    records = [measured("refs", 0.30, 0.31, 0.32), measured("bytes", 0.2, 0.21, 0.22)]
+    text = ask(records)
+    assert "(--columns all also shows: " in text
+    assert "peak GiB" in text.partition("(--columns all")[2]
+    everything = ask(records, "--columns", "all")
+    assert "peak GiB" in everything and "--columns" not in everything

@@ -10,6 +10,7 @@ from made_records import make_record, make_run, rows_of, write_campaign, write_r
 from dataflow.analysis.comparison import Pair
 from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import Result, group_results
+from dataflow.records import files
 from dataflow.records.schema import Link, NodeCosts, ProcessCost
 from dataflow.report import render
 from dataflow.report.pages import build_agreement, load_rows, page_sections
@@ -27,6 +28,7 @@ LAYOUT = {
 }
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 MIB = 2**20
+THREE_GIB = {"processes": {"driver": ProcessCost(peak_memory_bytes=3 * 2**30)}}
 
 
 def cells(*arguments, **changes):
@@ -234,11 +236,12 @@ def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, d
 def build_pages(*records, campaigns=Path("no campaigns")):
     """Return the text of each part by its name."""
     built = page_sections(group_results(records), load_rows(campaigns))
-    return {
-        section.name: render.to_markdown([section])
-        for section in built
-        if section.name in ("demo", "answers")
-    }
+    parts = {}
+    for name in ("demo", "answers"):
+        of_name = [section for section in built if section.name == name]
+        if of_name:
+            parts[name] = render.to_markdown(of_name)
+    return parts
 
 
 def around(seconds, **changes):
@@ -292,21 +295,59 @@ def test_the_answers_name_copies_on_ray_by_their_factor_views_apart_and_times_of
             "store refs": 1.0,
             "torch gloo": 0.1,
         }
-        times = [(name, {}, seconds) for name, seconds in copies.items()]
+        times = [(name, {}, seconds, THREE_GIB) for name, seconds in copies.items()]
         write_campaign(tmp_path / day, *times, ("graph zero-copy", {}, 0.05, view))
-    copies, views, several, gpus = build_pages(
+    sentence, table, others = build_pages(
         on_nodes("shm", 0.4, "graph"), on_nodes("gloo", 0.08, "torch"), campaigns=tmp_path
-    )["answers"].splitlines()
-    assert "(on Ray, 448 MiB per iteration)" in copies
-    assert re.findall("`(.*?)` ([0-9.]+)", copies) == [
-        ("graph shm", "8"), ("store refs", "2"),
-    ]  # fmt: skip
+    )["answers"].split("\n\n")
+    assert sentence.startswith(
+        "**One node.** On Ray, 448 MiB per iteration. Each row says how many"
+    )
+    assert "failed" not in sentence
+    assert table.splitlines() == [
+        "| configuration | times as fast | peak memory GiB |",
+        "| --- | ---: | ---: |",
+        "| `graph shm` | 8 (one boot) | 3 |",
+        "| `store refs` | 2 (one boot) | 3 |",
+        "| `store driver-queue` | 1 | 3 |",
+    ]
+    views, several, gpus = others.splitlines()
     assert (
         "`graph zero-copy` takes 50 ms, because no reader copies" in views and "times" not in views
     )
     assert "(2 nodes, 10 Gbit/s, 448 MiB per iteration; " in several
     assert re.findall("`(.*?)`", several) == ["torch gloo", "graph shm"]  # the fastest first
     assert gpus.startswith("* **GPUs:** not measured.")
+
+
+def fail_one_run(path):
+    """Add a failed run to the three ok ones of a record."""
+    record = files.load(path)
+    record.runs.append(make_run([], status="failed", reason="policy died"))
+    write_record(path, record)
+
+
+@pytest.mark.study("chatlearn")
+def test_the_answers_name_the_failed_runs_of_copies_and_views_with_the_boots(tmp_path):
+    view = {"readers_own_a_copy": False}
+    for boot in ("a", "b", "c"):
+        environment = {"clock_code": "a", "boot": boot, "versions": VERSIONS}
+        copies = {"store driver-queue": 2.0, "graph shm": 0.25, "store refs": 1.0}
+        times = [(name, {}, seconds, THREE_GIB) for name, seconds in copies.items()]
+        write_campaign(
+            tmp_path / boot, *times, ("graph zero-copy", {}, 0.05, view), environment=environment
+        )
+    fail_one_run(tmp_path / "a" / "2.json")
+    fail_one_run(tmp_path / "b" / "3.json")
+    sentence, table, others = build_pages(campaigns=tmp_path)["answers"].split("\n\n")
+    assert "(in brackets: on another boot, 95 %, from 3 boots), the peak memory" in sentence
+    assert sentence.endswith("together, and how many of its runs failed.")
+    assert table.splitlines()[2:] == [
+        "| `graph shm` | 8 (8 to 8) | 3 | - |",
+        "| `store refs` | 2 (2 to 2) | 3 | 1 of 10 |",
+        "| `store driver-queue` | 1 | 3 | - |",
+    ]
+    assert "`graph zero-copy` takes 50 ms (failed runs: 1 of 10), because" in others
 
 
 def test_the_scripts_are_divided_by_the_suite_configuration_by_configuration(tmp_path):

@@ -16,6 +16,8 @@ from common import RecordError, SuiteError, record_files
 from common import record as records
 from common.sizes import EDGES, message_bytes
 from common.timing import ScriptEndpoint, count_iterations, time_group
+from dataflow.analysis.result import Result
+from dataflow.records import files
 
 SIZES = message_bytes(4, 256)
 
@@ -150,6 +152,15 @@ def test_a_record_has_every_sample_in_its_place(flags):
         record["configuration"]["transport"] == "refs"
         and record["environments"]["0"]["versions"]["ray"]
     )
+
+
+def test_a_disturbed_run_of_a_script_counts_beside_those_of_the_suite_and_is_counted(flags):
+    """As one of a call of the suite with one configuration, because a script is not repeated."""
+    with records.recorded_run(flags) as run:
+        run.seconds = [0.5]
+        run.other_cores = 1.0
+    result = Result((files.load(flags.output),))
+    assert (result.status, result.run_seconds, result.quiet_count) == ("ok", [0.5], 0)
 
 
 def test_the_samples_of_a_record_whose_path_became_a_folder_are_saved_elsewhere(

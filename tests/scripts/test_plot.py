@@ -116,9 +116,32 @@ def test_runs_that_tables_leave_out_are_left_out_and_counted(plot, write, tmp_pa
     )
     chart = (tmp_path / "benchmark_result.svg").read_text()
     assert "Left out: 3 runs that were disturbed or had not settled." in chart
-    write("refs.json", "refs", disturbed)
-    with pytest.raises(SystemExit, match="all runs were disturbed or had not settled: measure"):
+    write("refs.json", "refs", unsettled)
+    with pytest.raises(SystemExit, match="the times of no run had settled after the warm-up: meas"):
         plot(tmp_path)
+
+
+def test_disturbed_runs_of_a_configuration_that_has_no_others_count_and_are_marked(
+    plot, write, tmp_path
+):
+    disturbed = make_run([6.0], other_cores=0.5, idle_cores=1.0)
+    write("queue.json", "driver-queue", disturbed)
+    write("graph.json", "shm", make_run([0.5], other_cores=0.0), runtime="graph")
+    assert plot(tmp_path)[:-1] == [
+        "store driver-queue: 600 s for 100 iterations (disturbed: other programs used 0.5 cores)",
+        "graph shm: 50.0 s for 100 iterations",
+        "store driver-queue takes 12.0 times as long as graph shm (disturbed, so this can mislead: "
+        "measure again on an idle machine)",
+    ]
+    chart = (tmp_path / "benchmark_result.svg").read_text()
+    assert "600 (disturbed)" in chart and "50.0 (disturbed)" not in chart
+    assert "Disturbed: other programs or virtual machines used the cores" in chart
+    write("quiet.json", "driver-queue", make_run([4.5], other_cores=0.1))
+    printed = plot(tmp_path)
+    assert printed[0] == "store driver-queue: 450 s for 100 iterations"
+    assert printed[2] == "store driver-queue takes 9.00 times as long as graph shm"
+    assert printed[3].startswith("left out: store driver-queue (a run was disturbed: other progr")
+    assert "(disturbed)" not in (tmp_path / "benchmark_result.svg").read_text()
 
 
 def test_a_chart_says_that_every_byte_was_verified_only_if_it_was(plot, write, tmp_path):

@@ -34,6 +34,8 @@ def test_each_transport_ends_with_its_time_and_leaves_nothing_behind(
     assert (finished.code, finished.stderr) == (0, "")
     (run,) = load(finished.output).runs
     assert (run.status, run.readers_own_a_copy) == ("ok", True)
+    # The processes of an existing cluster cannot be told from other programs.
+    assert (run.other_cores is None, run.idle_cores is None) == (is_shared, is_shared)
     assert (len(run.warmup_seconds), len(run.seconds)) == (1, 3)
     assert finished.stdout.splitlines()[-1] == f"Execution time: {sum(run.seconds):.2f} seconds"
     assert str(finished.output) in finished.stdout

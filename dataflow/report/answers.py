@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build the answers of README.md: a table of one node, and a list of views, several nodes and GPUs."""
+
+from collections.abc import Sequence
+
+from dataflow.analysis.campaigns import Row
+from dataflow.analysis.links import link_seconds
+from dataflow.analysis.result import Result
+from dataflow.report import tables
+from dataflow.report.campaign_tables import (
+    describe_boots,
+    describe_factor,
+    format_memory,
+    format_times,
+)
+from dataflow.report.gpu_tables import answer_gpus
+from dataflow.report.suite_tables import describe_layout
+from dataflow.report.tables import Column, Section, format_milliseconds, make_table
+from dataflow.units import format_bytes
+
+NO_FAILURE = "-"
+
+
+def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> list[Section]:
+    """Return the table of one node with copies, and the list of the other answers."""
+    on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
+    answers = []
+    views = [row for row in on_ray if not row.is_comparable]
+    if views:
+        answers.append(answer_views(views))
+    on_several_nodes = []
+    for result in results:
+        owns_copy = tables.readers_of(result) == tables.OWN_COPY
+        if result.table == "cluster" and owns_copy and link_seconds(result):
+            on_several_nodes.append(result)
+    if on_several_nodes:
+        answers.append(answer_several_nodes(on_several_nodes))
+    answers.append(answer_gpus(results))
+    others = "\n".join(f"* {answer}" for answer in answers)
+    return [build_one_node(on_ray), Section("answers", "", others)]
+
+
+def build_one_node(rows: Sequence[Row]) -> Section:
+    """Return the configurations whose readers own a copy, the fastest first: factor, memory, and failed runs if any."""
+    copies = [row for row in rows if row.is_comparable]
+    copies.sort(key=lambda row: -row.factor.mean)
+    columns = (
+        Column("configuration", lambda row: f"`{row.newest.name}`"),
+        Column("times as fast", format_times_as_fast),
+        Column("peak memory GiB", format_memory),
+        Column("failed runs", count_failures, is_optional=True),
+    )
+    table = make_table(copies, columns)
+    size = format_bytes(rows[0].newest.workload.bytes_per_iteration)
+    interval = "on another boot, 95 %"
+    if boots := describe_boots([row.factor for row in copies if not row.is_baseline]):
+        interval += f", from {boots}"
+    parts = [
+        f"how many times as fast as the demo's queues a configuration is (in brackets: {interval})",
+        "the peak memory of all its processes together",
+    ]
+    if "failed runs" in table.headers:
+        parts.append("how many of its runs failed")
+    *first, last = parts
+    sentence = f"On Ray, {size} per iteration. Each row says {', '.join(first)}, and {last}."
+    return Section("answers", "One node", sentence, table)
+
+
+def format_times_as_fast(row: Row) -> str:
+    """Return how many times as fast as the baseline a configuration is, with the interval; "1" for the baseline."""
+    return "1" if row.is_baseline else describe_factor(row.factor, has_boots=False)
+
+
+def count_failures(row: Row) -> str:
+    """Return how many runs of a configuration failed in all campaigns, as "1 of 15"; "-" if none did."""
+    count = 0
+    failed = 0
+    for pair in row.pairs.values():
+        count += len(pair.new.runs)
+        failed += sum(run.status == "failed" for run in pair.new.runs)
+    return f"{failed} of {count}" if failed else NO_FAILURE
+
+
+def answer_views(rows: Sequence[Row]) -> str:
+    """Return the times of configurations whose readers get a view, and how many of their runs failed."""
+    times = []
+    for row in rows:
+        text = f"`{row.newest.name}` takes {format_times(row)} ms"
+        failures = count_failures(row)
+        if failures != NO_FAILURE:
+            text += f" (failed runs: {failures})"
+        times.append(text)
+    reason = "because no reader copies the bytes, or reads them while the clock runs"
+    return f"**One node, readers that only read.** {'; '.join(times)}, {reason}."
+
+
+def answer_several_nodes(results: Sequence[Result]) -> str:
+    """Return the times of the largest workload on several nodes, the fastest configuration first."""
+    workloads = [result.workload for result in results]
+    largest = max(workloads, key=lambda workload: workload.bytes_per_iteration)
+    shown = [result for result in results if result.workload == largest]
+    shown.sort(key=lambda result: result.typical_seconds)
+    times = []
+    for result in shown:
+        milliseconds = format_milliseconds(result.typical_seconds)
+        times.append(f"`{result.name}` {milliseconds} ms ({tables.LINK.cell(result)} x)")
+    layout = describe_layout(shown[0])
+    size = format_bytes(largest.bytes_per_iteration)
+    note = "x: the time of the network alone for the bytes that cross it"
+    return f"**Several nodes** ({layout}, {size} per iteration; {note}). {', '.join(times)}."
