@@ -50,7 +50,7 @@ def add_to_stages(stages: dict[str, dict[str, Any]], study: Mapping[str, Any]) -
                     f"stages.toml of a study: stage {name} has {key}: use {known_keys}"
                 )
             known = stage.get(key, [])
-            stage[key] = [*known, *timed]
+            stage[key] = known + timed
 
 
 STAGES = read_stages()
