@@ -98,7 +98,6 @@ lint: .venv/installed-dev
 peers: .venv/installed-peers
 
 faults: .venv/installed-dev
-	$(if $(ARGS),,rm -f results/evidence/faults.jsonl results/evidence/hostile.jsonl)
 	FAULT_RESULTS=results/evidence $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all $(ARGS); \
 		code=$$?; PYTHONPATH=. $(PY) tests/runs/faults.py; exit $$code
 

@@ -193,12 +193,11 @@ def last_start(record: ScriptRecord) -> str:
     return max((run.started_at for run in record.runs), default="")
 
 
-def make_chart(records: Iterable[ScriptRecord]) -> BarChart:
+def make_chart(records: Iterable[ScriptRecord], left_out: LeftOut) -> BarChart:
     """Choose what is compared: runs that count, of equal work with the messages of the newest record.
 
-    Raise SuiteError if nothing is left.
+    Add the others to `left_out`. Raise SuiteError if nothing is left.
     """
-    left_out = LeftOut()
     compared = choose_compared(records, left_out)
     bars = collect_bars(compared, left_out)
     if not bars:
@@ -244,8 +243,14 @@ def choose_compared(records: Iterable[ScriptRecord], left_out: LeftOut) -> list[
         if record.workload["edges"] == edges:
             compared.append(record)
         else:
-            left_out.add(record, f"other messages: the flow {record.workload['flow']}")
+            left_out.add(record, f"other messages: {describe_messages(record)}")
     return compared
+
+
+def describe_messages(record: ScriptRecord) -> str:
+    """Return the flow of a record and the bytes that it moves in an iteration."""
+    total = sum(edge["bytes"] for edge in record.workload["edges"])
+    return f"the flow {record.workload['flow']} with {format_mebibytes(total)} per iteration"
 
 
 def describe_nothing(doubtful_runs: int) -> str:
@@ -477,12 +482,18 @@ def choose_folder(first: Path) -> Path:
     return first if first.is_dir() else first.parent
 
 
-def choose_records(paths: Sequence[Path]) -> list[ScriptRecord]:
+def choose_records(paths: Sequence[Path], left_out: LeftOut) -> list[ScriptRecord]:
     """Return the records of these paths; of campaigns, those of the flow that the two scripts have."""
     records = read_records(paths)
-    if all(is_published(path) for path in paths):
-        records = [record for record in records if record.workload["flow"] == SCRIPTS_FLOW]
-    return records
+    if not all(is_published(path) for path in paths):
+        return records
+    chosen = []
+    for record in records:
+        if record.workload["flow"] == SCRIPTS_FLOW:
+            chosen.append(record)
+        else:
+            left_out.add(record, f"another flow than that of the two scripts, {SCRIPTS_FLOW}")
+    return chosen
 
 
 def main() -> None:
@@ -494,7 +505,8 @@ def main() -> None:
     if not paths and PUBLISHED.is_dir():
         paths = [PUBLISHED]
     try:
-        chart = make_chart(choose_records(paths))
+        left_out = LeftOut()
+        chart = make_chart(choose_records(paths, left_out), left_out)
         path = choose_folder(paths[0]) / CHART_NAME
         with rc_context({"svg.hashsalt": "chatlearn-data-flow"}):  # equal charts are equal files
             draw(chart).savefig(path, metadata={"Date": None, "Creator": None})

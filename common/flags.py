@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from common import SuiteError
 from common.gpus import count_gpus, default_device, share_of_gpu
 from common.packages import require_packages
 from common.ray_settings import COPIES, PRIVATE_CLUSTER, QUIET, TOKEN_MODE
 from common.sizes import MODELS, check_memory, message_bytes
 from common.suggestion import did_you_mean
+from common.temporary import find_temporary_folder
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 SCRIPTS = {
@@ -48,7 +50,7 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
     flags = parser.parse_args(namespace=argparse.Namespace(runtime=runtime))
     try:
         complete(flags)
-    except ValueError as error:
+    except (ValueError, SuiteError) as error:
         parser.error(str(error))
     os.environ |= COPIES | QUIET
     if not flags.address:
@@ -92,7 +94,8 @@ def make_parser(runtime: str, description: str | None) -> OneLineParser:
 def complete(flags: argparse.Namespace) -> None:
     """Set the flags that were not given, `sizes` (bytes of each message) and `gpus_per_model`.
 
-    Connect to --address, and create the file of --output. Raise ValueError for a wrong flag.
+    Connect to --address, and create the file of --output. Raise ValueError for a wrong flag, and SuiteError if no
+    folder for temporary files can be written.
     """
     for name, lowest in LOWEST.items():
         value = getattr(flags, name)
@@ -101,6 +104,7 @@ def complete(flags: argparse.Namespace) -> None:
     choose_gpus(flags)
     flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
     check_memory(flags.sizes, flags.batch_size)
+    find_temporary_folder()  # Ray needs it later
     if flags.address and flags.address != "auto":
         check_address(flags.address)
     if not flags.output:

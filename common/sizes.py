@@ -44,7 +44,10 @@ def message_bytes(
 
 
 def check_memory(sizes: dict[str, int], batch_size: int) -> None:
-    """Raise ValueError, with the largest batch size that fits, if memory or /dev/shm is too small for the messages."""
+    """Raise ValueError if memory or /dev/shm is too small for the messages. It names the largest batch size that fits.
+
+    sizes: bytes of each sender's message with this batch size; they grow in proportion to it.
+    """
     import psutil  # not above, because scripts say in one line that it is not installed
 
     if not os.access("/dev/shm", os.W_OK):
@@ -57,9 +60,14 @@ def check_memory(sizes: dict[str, int], batch_size: int) -> None:
     }
     needed = {"/dev/shm": STORED_ITERATIONS, "memory": STORED_ITERATIONS + RESIDENT_ITERATIONS}
     iteration_bytes = sum(sizes[sender] for sender, _ in EDGES)  # what all readers receive together
-    largest = {name: batch_size * free[name] // (needed[name] * iteration_bytes) for name in free}
     if free["/dev/shm"] < MIN_STORE_BYTES:
-        largest["/dev/shm"] = 0
+        free_mib = free["/dev/shm"] / 2**20
+        needed_mib = MIN_STORE_BYTES / 2**20
+        raise ValueError(
+            f"{free_mib:.0f} MiB are free in /dev/shm, and Ray's object store takes {needed_mib:.0f} MiB with the "
+            "smallest messages: enlarge it (docker run --shm-size)"
+        )
+    largest = {name: batch_size * free[name] // (needed[name] * iteration_bytes) for name in free}
     name = min(largest, key=largest.__getitem__)
     if largest[name] < batch_size:
         free_gib = free[name] / 2**30

@@ -163,7 +163,8 @@ def readers_get_views(transport: Transport, flags: Mapping[str, Any]) -> bool:
 def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> bool:
     """Return whether messages lie where the transport sends them from before the clock starts.
 
-    Then no time has the copy of a producer whose tensors lie in memory of its own.
+    Then no time has the copy of a producer whose tensors lie in memory of its own. False for `rdt nixl`, which sends
+    any tensor with --registration none: docs/method.md says what is known about --registration once.
     """
     in_place = transport.requirements.shared_memory or transport.sends_registered_only
     return in_place and not flags.get("copy_in")

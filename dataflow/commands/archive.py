@@ -43,7 +43,8 @@ def find_obstacle(folder: Path) -> str:
     try:
         records = files.load_folder(folder)
     except RecordError as error:
-        return str(error)
+        reason = str(error).removesuffix(": leave it out")  # that is for verbs that name records
+        return f"not all of its files are sound records: {reason}"
     suites = {record.suite for record in records}
     tables = {record.table for record in records}
     is_one_suite = len(suites) == 1 and suites != {""}
@@ -62,6 +63,10 @@ def main(argv: Sequence[str]) -> int:
         for folder in dict.fromkeys(folders):
             count = len(files.list_singles(folder))
             if not count:  # the measurement has archived them itself
+                continue
+            obstacle = find_obstacle(folder)  # the measurement may have added other records
+            if obstacle:
+                print(f"{folder} stays as it is: {obstacle}")
                 continue
             path = files.archive(folder)
             print(f"{path}: {count} {'record' if count == 1 else 'records'}")

@@ -13,8 +13,8 @@ differ as much in fewer than 1 of 100 comparisons (docs/method.md).
 import argparse
 import re
 import sys
-import textwrap
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -149,14 +149,27 @@ CAMPAIGN_COLUMNS = (
 )
 
 
-FLOW_COLUMN = Column("flow", lambda pair: shorten_flow(pair[1].newest), is_text=True)
 FLOW_LETTERS = 30  # at most; a flow that a user wrote has a line of text as its name
+
+
+def describe_flow(result: Result) -> str:
+    """Return the flow's name, and its bytes per iteration."""
+    return f"{result.workload.flow}, {format_bytes(result.workload.bytes_per_iteration)}"
 
 
 def shorten_flow(result: Result) -> str:
     """Return the beginning of the flow's name, and its bytes per iteration."""
-    name = textwrap.shorten(result.workload.flow, FLOW_LETTERS, placeholder=" ...")
+    name = result.workload.flow
+    if len(name) > FLOW_LETTERS:
+        name = f"{name[: FLOW_LETTERS - 3]}..."
     return f"{name}, {format_bytes(result.workload.bytes_per_iteration)}"
+
+
+def label_flows(results: Iterable[Result]) -> dict[str, str]:
+    """Return a short text for each flow, by what describe_flow says; what it says itself if two would look alike."""
+    shortened = {describe_flow(result): shorten_flow(result) for result in results}
+    uses = Counter(shortened.values())
+    return {flow: short if uses[short] == 1 else flow for flow, short in shortened.items()}
 
 
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
@@ -167,15 +180,19 @@ def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     if not both:
         raise UsageError("no configuration is on both sides: measure NEW with make campaign")
     rows_of_both = [*known.values(), *mine.values()]
-    has_several_flows = len({shorten_flow(row.newest) for row in rows_of_both}) > 1
+    labels = label_flows(row.newest for row in rows_of_both)
+    has_several_flows = len(labels) > 1
     columns = list(CAMPAIGN_COLUMNS)
     if has_several_flows:  # a configuration has a row for each
-        columns.insert(1, FLOW_COLUMN)
+        flow_column = Column(
+            "flow", lambda pair: labels[describe_flow(pair[1].newest)], is_text=True
+        )
+        columns.insert(1, flow_column)
     print_table(make_table(both, columns))
     missing = []
     for key, row in known.items():
         if key not in mine:
-            flow = f" ({shorten_flow(row.newest)})" if has_several_flows else ""
+            flow = f" ({labels[describe_flow(row.newest)]})" if has_several_flows else ""
             missing.append(f"{row.newest.label}{flow}")
     if missing:
         print_text(f"Not in NEW, with the same baseline: {', '.join(missing)}")

@@ -290,10 +290,14 @@ def format_iterations(
     return "-" if seconds is None else f"{runs * seconds:.0f} s"
 
 
-def find_new_items(
+def continue_records(
     items: Sequence[Item], folder: RecordFolder, is_continued: bool
 ) -> Sequence[Item]:
-    """Return the items that continue no record; raise UsageError if the folder has records of another measurement."""
+    """Give items the finished runs that the folder has of them (--continue), and return those that it has no record of.
+
+    Raise UsageError if the folder has records of another measurement, if it has an archive and `is_continued` is
+    false, or if a record was made with other flags, on another machine or by another commit.
+    """
     others = {*find_files(folder.path)} - {item.path for item in items} - {folder.archive}
     if others:
         raise UsageError(
@@ -389,7 +393,7 @@ def main(argv: Sequence[str]) -> int:
     is_dry = arguments.dry_run
     is_pairwise = arguments.paired or arguments.against
     folder = RecordFolder(output, items, is_archived=bool(arguments.suite) and not is_pairwise)
-    new_items = [] if is_dry else find_new_items(items, folder, arguments.is_continued)
+    new_items = [] if is_dry else continue_records(items, folder, arguments.is_continued)
     with supervisor.new_records(new_items):
         # --continue has the same --output, and so the same order.
         ordered = order_runs(groups, arguments.runs, seed=output.resolve().name)

@@ -5,6 +5,7 @@ A folder has single records, or an archive (records.jsonl.gz) with one record pe
 process was killed while it made the archive or took it apart, and the record counts once.
 """
 
+import errno
 import gzip
 import io
 import os
@@ -141,7 +142,7 @@ def archive(folder: Path) -> Path:
 
     A line is the text of a record without spaces and line breaks, so no number changes. The lines are in the order of
     the names, after those that the archive had already. Raise RecordError if a record cannot be read, if two have the
-    same run, or if the archive cannot be written; the single records stay then.
+    same run, or if the archive cannot be written; the single records stay then. No loss of power loses a record.
     """
     path = folder / ARCHIVE
     lines: list[bytes] = []
@@ -158,9 +159,24 @@ def archive(folder: Path) -> Path:
             lines.append(msgspec.json.format(record_files.read_text(single), indent=-1))
     check_runs(found)
     replace(path, compress(lines))
+    write_names(folder)
     for single in singles:
         single.unlink()
     return path
+
+
+def write_names(folder: Path) -> None:
+    """Write the names of the files in a folder to the disk; raise RecordError if that fails."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # which a file system says that cannot do it for folders
+            raise RecordError(
+                f"cannot write {folder} ({error.strerror}): its single records stay"
+            ) from None
+    finally:
+        os.close(descriptor)
 
 
 def compress(lines: Iterable[bytes]) -> bytes:

@@ -142,16 +142,20 @@ def place_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
 def sections(
     results: Sequence[Result], in_campaigns: Collection[MeasuredKey] = ()
 ) -> list[Section]:
-    """Return the sections by table, flow, and the first value of `group_by`, and else in the order of the results.
+    """Return the sections that show these results, each with the results of one table, flow and `group_by`.
 
-    Raise RecordError for a contradictory trace.
+    They are sorted by table, then flow, then the first value of `group_by`. If these are equal, they are in the order
+    of the results. A table that neither the suite nor a study has looks like that of the configurations.
 
-    in_campaigns: what campaigns have measured, whose factors pages do not give a second time.
+    in_campaigns: what campaigns have measured, whose factors pages do not give a second time. Raise RecordError if a
+    trace contradicts itself: the columns of tables of stages find it out (stage_tables.py).
     """
     by_name = dict(find_tables())
-    for result in results:  # unknown tables have the columns of the configurations
-        unknown = replace(by_name["configurations"], name=result.table, chart=lambda group: None)
-        by_name.setdefault(result.table, unknown)
+    for result in results:
+        if result.table not in by_name:
+            by_name[result.table] = replace(
+                by_name["configurations"], name=result.table, chart=lambda group: None
+            )
     positions = {name: position for position, name in enumerate(by_name)}
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:

@@ -23,17 +23,34 @@ from dataflow.catalogue.catalogue import read_files
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import RecordedEdge, Run, Span
 
+# What a stage can have, and a study can add to it.
+TIMED_KEYS = ("methods", "functions", "gpu_functions")
+
 
 def read_stages() -> dict[str, dict[str, Any]]:
-    """Return the stages of stages.toml in their order, with the functions that studies add to them."""
+    """Return the stages of stages.toml in their order, with what studies add; raise ValueError as add_to_stages."""
     path = Path(__file__).with_name("stages.toml")
     stages, *of_studies = read_files(path)
     for study in of_studies:
-        for name, added in study.items():
-            stage = stages[name]
-            stage.setdefault("functions", [])
-            stage["functions"] += added["functions"]
+        add_to_stages(stages, study)
     return stages
+
+
+def add_to_stages(stages: dict[str, dict[str, Any]], study: Mapping[str, Any]) -> None:
+    """Add what stages.toml of a study has to the stages; raise ValueError for a stage or key that does not exist."""
+    for name, added in study.items():
+        if name not in stages:
+            known_names = ", ".join(stages)
+            raise ValueError(f"stages.toml of a study: there is no stage {name}: use {known_names}")
+        stage = stages[name]
+        for key, timed in added.items():
+            if key not in TIMED_KEYS:
+                known_keys = ", ".join(TIMED_KEYS)
+                raise ValueError(
+                    f"stages.toml of a study: stage {name} has {key}: use {known_keys}"
+                )
+            known = stage.get(key, [])
+            stage[key] = known + timed
 
 
 STAGES = read_stages()

@@ -243,7 +243,10 @@ class KeptTargets(Iterator[Target]):
 
 
 def first_read_seconds(message: Message, timeout: float) -> float:
-    """Return how long the first read of a message may take (s): it grows with its bytes, up to the timeout (s)."""
+    """Return how long the first read of a message may take (s): it grows with its bytes.
+
+    timeout: seconds that each later read may take, which are the most (half of --timeout).
+    """
     copy_seconds = message.packed_bytes / SLOWEST_BYTES_PER_SECOND
     return min(FIRST_READ_SECONDS + copy_seconds, timeout)
 

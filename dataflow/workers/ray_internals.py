@@ -2,8 +2,8 @@
 """Everything of Ray that the laboratory uses and Ray does not document: private names, and texts of its errors.
 
 Each name, text and number was seen in the Ray of SEEN_VERSION. For another version, this file is changed, and
-tests/workers/test_ray_internals.py says where: it resolves all names, and finds those that are not listed here. It also
-checks the variables that Ray's processes get (workers/variables.toml and common/ray_settings.py).
+tests/workers/test_ray_internals.py says where: it lists and resolves all names, and finds those that it does not list.
+It also checks the variables that Ray's processes get (workers/variables.toml and common/ray_settings.py).
 tests/trace/test_spans.py checks the functions that --trace times (trace/stages.toml).
 
 Ray is imported by the functions, because the guard of a run, which must start quickly, reads names from here.
@@ -15,35 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.ray_settings import SEEN_VERSION as SEEN_VERSION
-
-# What Ray does not document, by the module, class or function that has it. common/ and the scripts, which import
-# nothing of dataflow/, use some of it themselves.
-UNDOCUMENTED = {
-    "ray": ("_private",),
-    "ray._private": ("worker", "state"),
-    "ray._private.internal_api": ("get_memory_info_reply",),
-    "ray._private.node:Node": ("all_processes",),
-    "ray._private.services:ProcessInfo": ("process",),
-    "ray._private.state": ("state",),
-    "ray._private.worker": ("_global_node",),
-    "ray.actor": ("__ray_call__", "__ray_ready__"),
-    "ray.actor:ActorHandle": ("_actor_id",),
-    "ray.dag.compiled_dag_node:CompiledDAG": (
-        *("actor_to_node_id", "dag_node_to_idx", "idx_to_task", "_proxy_actor"),
-    ),
-    "ray.dag.compiled_dag_node:CompiledTask": ("args", "dag_node", "output_channels"),
-    "ray.dag.context": ("DAGContext",),
-    "ray.dag.context:DAGContext": ("buffer_size_bytes", "get_current"),
-    "ray.dag:DAGNode": ("get_args", "type_hint"),
-    "ray.dag:DAGNode.experimental_compile": ("_max_inflight_executions",),
-    "ray.experimental.channel.accelerator_context": ("register_accelerator_context",),
-    "ray.experimental.channel.communicator": ("Communicator",),
-    "ray.experimental.channel.shared_memory_channel:CompositeChannel": ("_channels",),
-    "ray.experimental.rdt.nixl_tensor_transport:NixlTensorTransport": ("get_nixl_agent",),
-    "ray.experimental.rdt.util": ("get_tensor_transport_manager",),
-    "ray:init": ("_temp_dir",),
-    "ray:put": ("_tensor_transport",),
-}
 
 # Ray's channels name their semaphores sem.obj<process id>-..., sem.hdr<process id>-... (shared_memory_channel, C++).
 CHANNEL_SEMAPHORES = ("obj", "hdr")

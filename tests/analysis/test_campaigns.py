@@ -3,7 +3,7 @@
 
 import re
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -208,6 +208,25 @@ def test_compare_says_whether_another_campaign_confirms_what_is_published(
     mine = write_campaigns(tmp_path / "mine", {"2026-12-01-ffff": ratio}) / "2026-12-01-ffff"
     assert compare.main([str(published), str(mine)]) == 0
     assert re.search(f"^graph shm .* {place}$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_flows_that_begin_equally_do_not_look_alike():
+    workloads = [
+        ("generation_on_the_first_node_of_the_cluster -> trainer: 1MB", 10**6),
+        ("a -> trainer: tokens int64 1MB, x int32 1MB", 2 * 10**6),
+        ("a -> trainer: tokens int64 1MB, y int32 1MB", 2 * 10**6),
+        ("chain", 10**6),
+    ]
+    results = [
+        SimpleNamespace(workload=SimpleNamespace(flow=flow, bytes_per_iteration=nbytes))
+        for flow, nbytes in workloads
+    ]
+    assert [*compare.label_flows(results).values()] == [
+        "generation_on_the_first_nod..., 976.6 KiB",
+        "a -> trainer: tokens int64 1MB, x int32 1MB, 1.907 MiB",
+        "a -> trainer: tokens int64 1MB, y int32 1MB, 1.907 MiB",
+        "chain, 976.6 KiB",
+    ]
 
 
 def test_compare_names_the_flow_if_a_configuration_was_measured_with_several(tmp_path, capsys):

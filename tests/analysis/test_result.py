@@ -199,7 +199,7 @@ def test_numbers_per_iteration():
     ("torch mapped", {"flags": {"copy_in": True, "copy_out": True}}, False),
     ("graph zero-copy", {}, False), ("store refs", {"flags": {"zero_copy": True}}, False),
     ("graph nixl-read", {"flags": {"keep": True}}, True), ("graph nixl-read", {"message": "packed"}, False),
-    # It can also send what it has not registered before, and then does it inside of the clock.
+    # It can also send what it has not registered before (--registration none): docs/method.md compares both.
     ("rdt nixl", {}, False),
     pytest.param("peers nixl-read", {}, True, marks=PEERS), pytest.param("peers nixl-write", {}, True, marks=PEERS),
     pytest.param("peers nixl-read-thread", {}, True, marks=PEERS),

@@ -32,9 +32,8 @@ def run(shell_script: str, **options) -> int:
 @pytest.mark.parametrize("number", INTERRUPTS)
 def test_a_signal_to_this_process_alone_ends_the_nodes(number):
     def listen():
-        signal.signal(
-            number, signal.SIG_DFL
-        )  # a shell's background job ignores SIGQUIT, as nohup does SIGHUP
+        # A background job of a shell ignores SIGQUIT, and a command of nohup ignores SIGHUP.
+        signal.signal(number, signal.SIG_DFL)
 
     begin = time.monotonic()
     assert run(f"kill -{number:d} $PPID; exec sleep 15", preexec_fn=listen) == 130

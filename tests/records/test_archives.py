@@ -5,6 +5,7 @@ import errno
 import gzip
 import os
 import shutil
+from contextlib import contextmanager, nullcontext
 from unittest.mock import Mock
 
 import msgspec
@@ -228,6 +229,72 @@ def test_an_archive_of_one_table_gets_no_record_of_another_one(tmp_path):
     assert names_in(tmp_path) == ["0.json", ARCHIVE]
 
 
+def test_a_record_of_another_table_that_a_measurement_adds_stays(
+    tmp_path, monkeypatch, records, capsys
+):
+    """The verb waits for a measurement, which may write into the folder."""
+    write_singles(tmp_path, records)
+
+    @contextmanager
+    def wait_for_measurement():
+        write_record(tmp_path / "weights.json", make_mixed_records()[1])
+        yield
+
+    monkeypatch.setattr(archive, "only_measurement", wait_for_measurement)
+    assert archive.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path} stays as it is: {MIXED}\n"
+    assert names_in(tmp_path) == ["0.json", "1.json", "2.json", "weights.json"]
+
+
+def test_the_name_of_an_archive_is_on_the_disk_before_single_records_are_removed(
+    tmp_path, monkeypatch, records
+):
+    write_singles(tmp_path, records)
+    steps = []
+    synchronise = os.fsync
+    unlink = type(tmp_path).unlink
+
+    def note_fsync(descriptor):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        steps.append("folder" if path == str(tmp_path) else "archive")
+        synchronise(descriptor)
+
+    def note_unlink(path, missing_ok=False):
+        if path.suffix == ".json":
+            steps.append(path.name)
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", note_fsync)
+        patched.setattr(type(tmp_path), "unlink", note_unlink)
+        files.archive(tmp_path)
+    assert steps == ["archive", "folder", "0.json", "1.json", "2.json"]
+
+
+@pytest.mark.parametrize(("number", "is_archived"), [(errno.EINVAL, True), (errno.EIO, False)])
+def test_single_records_stay_if_the_name_of_the_archive_cannot_be_written(
+    tmp_path, monkeypatch, records, number, is_archived
+):
+    """Some file systems cannot do it for folders (EINVAL)."""
+    write_singles(tmp_path, records)
+    synchronise = os.fsync
+
+    def fail_for_folders(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(number, os.strerror(number))
+        synchronise(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail_for_folders)
+        expected = nullcontext() if is_archived else pytest.raises(RecordError, match="stay")
+        with expected:
+            files.archive(tmp_path)
+    assert names_in(tmp_path) == (
+        [ARCHIVE] if is_archived else ["0.json", "1.json", "2.json", ARCHIVE]
+    )
+    assert files.load_all([tmp_path]) == records
+
+
 def test_a_suite_of_several_tables_is_one_archive(tmp_path):
     records = make_mixed_records()
     for record in records:
@@ -243,8 +310,10 @@ def test_files_that_are_no_records_stay_with_the_records_beside_them(tmp_path, r
     assert archive.main([str(tmp_path)]) == 0
     stays, archived = capsys.readouterr().out.splitlines()
     assert stays.startswith(
-        f"{profiles} stays as it is: {profiles / 'profile.json'} cannot be read"
+        f"{profiles} stays as it is: not all of its files are sound records: "
+        f"{profiles / 'profile.json'} cannot be read"
     )
+    assert stays.endswith(")")  # the user need not leave it out
     assert archived == f"{tmp_path / 'table' / ARCHIVE}: 3 records"
     assert names_in(profiles) == ["0.json", "1.json", "2.json", "profile.json"]
 

@@ -2,8 +2,10 @@
 """Check that the tables of injected faults and hostile uses have the cases of the code, and what they must say."""
 
 import re
+import subprocess
 
 import pytest
+from conftest import ROOT
 from runs import faults
 
 
@@ -46,3 +48,23 @@ def test_a_row_replaces_that_of_an_earlier_run(monkeypatch, tmp_path):
         ("two", 1, "x: no"),
         ("one", 2, "x: no"),
     ]
+
+
+def test_only_rows_of_cases_that_do_not_exist_are_dropped(tmp_path):
+    """make faults replaces rows one by one, so a case that is skipped keeps what an earlier run has found."""
+    node_fault = next(iter(faults.NODE_FAULTS))
+    kept = [{"name": faults.FAULTS[-1].name, "code": 1}, {"name": node_fault, "code": 1}]
+    old = [{"name": "a case that was deleted", "code": 1}]
+    path = tmp_path / "faults.jsonl"
+    path.write_text("".join(faults.json.dumps(row) + "\n" for row in [*old, *kept]))
+    faults.drop_old_rows("faults", tmp_path)
+    assert [faults.json.loads(line) for line in path.read_text().splitlines()] == kept
+
+
+def test_make_faults_removes_no_file_of_results():
+    """A run that is interrupted, or on a machine that skips cases, would lose their rows."""
+    command = ["make", "--dry-run", "--always-make", "faults"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    lines = [line for line in printed.splitlines() if "results/evidence" in line]
+    assert lines
+    assert not any(re.search(r"\brm\b", line) for line in lines)

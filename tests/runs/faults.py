@@ -20,11 +20,13 @@ from typing import Any
 import psutil
 
 from common.origin import describe_origin
+from common.record import replace
 from common.record_files import ARCHIVE
 from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, make_table
 
 ROOT = Path(__file__).resolve().parents[2]
+EVIDENCE = ROOT / "results" / "evidence"
 MANY = ("--warmup", "0", "--iterations", "1000000")
 CHAIN = ("--flow", "chain", "--actors", "2")
 FEW = ("--iterations", "8", *CHAIN)
@@ -268,8 +270,24 @@ def store_result(
 
 def load_rows(table: str) -> list[dict[str, Any]]:
     """Return the stored rows of a table."""
-    path = ROOT / "results" / "evidence" / f"{table}.jsonl"
+    path = EVIDENCE / f"{table}.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def drop_old_rows(table: str, folder: Path = EVIDENCE) -> None:
+    """Remove the rows of cases that do not exist any more from the file of a table.
+
+    A row of a case that was skipped stays: that this machine cannot provoke it says nothing about its result.
+    """
+    cases = {"faults": FAULTS, "hostile": HOSTILE}[table]
+    names = {case.name for case in cases}
+    if table == "faults":
+        names |= set(NODE_FAULTS)
+    path = folder / f"{table}.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line)["name"] in names]
+    if kept != lines:
+        replace(path, b"".join(kept))
 
 
 def write_tables(folder: Path) -> None:
@@ -283,4 +301,6 @@ def write_tables(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    for each in TABLES:
+        drop_old_rows(each)
     write_tables(ROOT)

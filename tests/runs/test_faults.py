@@ -8,11 +8,12 @@ import ipaddress
 import re
 import stat
 import subprocess
+import sys
 import time
 
 import psutil
 import pytest
-from conftest import LEAVE_SECONDS, descendants
+from conftest import LEAVE_SECONDS, descendants, require_nixl
 from faults import CANNOT_PREPARE, FAULTS, HOSTILE, store_result
 
 from dataflow.workers.cleanup import SHARED_MEMORY
@@ -41,7 +42,17 @@ def skip_if_impossible(fault):
     if re.search("unshare|setpriv", surroundings) and not IS_ROOT:
         pytest.skip("only root can make the surroundings of this case")
     if "nixl" in fault.command:
-        pytest.importorskip("nixl")
+        require_nixl()
+
+
+def test_a_broken_nixl_fails_the_cases_that_need_it(monkeypatch, tmp_path):
+    (tmp_path / "nixl.py").write_text("import nixl_cu0")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "nixl"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    fault = next(fault for fault in FAULTS if "nixl" in fault.command)
+    with pytest.raises(ModuleNotFoundError):
+        skip_if_impossible(fault)
 
 
 @pytest.mark.parametrize("fault", [mark(fault) for fault in FAULTS + HOSTILE])

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -58,6 +59,13 @@ def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypa
         sizes.check_memory(sizes.message_bytes(701, 4096), 701)
 
 
+def test_too_little_shared_memory_for_ray_itself_is_not_a_question_of_the_batch(monkeypatch):
+    free_bytes = sizes.MIN_STORE_BYTES - 2**20
+    monkeypatch.setattr(psutil, "disk_usage", lambda path: SimpleNamespace(free=free_bytes))
+    with pytest.raises(ValueError, match=r"^99 MiB are free in /dev/shm, and .* takes 100 MiB"):
+        sizes.check_memory(sizes.message_bytes(1, 2), 1)
+
+
 @pytest.mark.parametrize(("runtime", "words", "message"), [
     ("store", ["--transport", "shm"], f"--transport shm belongs to {GRAPH}"),
     ("graph", ["--transport", "refs"], f"--transport refs belongs to {STORE}"),
@@ -77,6 +85,19 @@ def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
         parse(runtime, *words)
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}") and error.count("\n") == 1 and end.value.code == 2
+
+
+def test_without_a_folder_for_temporary_files_nothing_begins(parse, capsys, monkeypatch, tmp_path):
+    def find_none():
+        raise FileNotFoundError
+
+    monkeypatch.setattr(tempfile, "gettempdir", find_none)
+    with pytest.raises(SystemExit) as end:
+        parse("store", "--batch-size", "1")
+    error = capsys.readouterr().err
+    assert error.startswith("error: no folder for temporary files can be written")
+    assert error.count("\n") == 1 and end.value.code == 2
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize(("runtime", "gpus", "words", "device", "transport", "gpus_per_model"), [

@@ -26,6 +26,26 @@ def test_every_function_that_tracing_replaces_exists(function):
     assert callable(getattr(owner, name))
 
 
+def test_a_study_adds_to_a_stage_what_is_timed():
+    stages = {"copy": {"cause": "copying", "functions": ["a:f"]}, "make": {}}
+    spans.add_to_stages(stages, {"copy": {"functions": ["b:g"], "gpu_functions": ["b:h"]}})
+    spans.add_to_stages(stages, {"make": {"methods": ["make_batch"]}})
+    copy = {"cause": "copying", "functions": ["a:f", "b:g"], "gpu_functions": ["b:h"]}
+    assert stages == {"copy": copy, "make": {"methods": ["make_batch"]}}
+
+
+@pytest.mark.parametrize(
+    ("study", "error"),
+    [
+        ({"copi": {"functions": []}}, "there is no stage copi: use copy, make"),
+        ({"copy": {"cause": "waiting"}}, "stage copy has cause: use methods, functions"),
+    ],
+)
+def test_an_unknown_stage_or_key_of_a_study_is_named(study, error):
+    with pytest.raises(ValueError, match=error):
+        spans.add_to_stages({"copy": {}, "make": {}}, study)
+
+
 @pytest.fixture
 def record(monkeypatch):
     """record(endpoint, functions: stage -> function) -> a library with these functions, which are recorded."""

@@ -22,6 +22,10 @@ class Training:
     """The trained models behind StreamDataset."""
 
     def __init__(self, workers: WorkerGroup) -> None:
+        """Prepare the models of a plan with ChatLearn's dataset.
+
+        rules.py has rejected flags with which a global batch is not divided evenly into the micro-batches of all ranks.
+        """
         plan = workers.plan
         flags = chatlearn_flags(plan.options)
         self.counts = counts_of(workers.driver)

@@ -56,7 +56,10 @@ def map_file(path: str, mode: Any, size: int | None = None) -> torch.Tensor:
 
 
 def publish_module(module: Module, way: str, folder: Path, message: Message) -> Any:
-    """Return by what another process loads the module: a reference for the ways ray-*, else the path of a file."""
+    """Return by what another process loads the module: a reference for the ways ray-*, else the path of a file.
+
+    Raise ValueError for an unknown way, and OSError or the error of a library if the file cannot be written.
+    """
     path = f"{folder}/weights"
     tensors = module.state_dict()
     if way == "ray-module":
@@ -70,8 +73,10 @@ def publish_module(module: Module, way: str, folder: Path, message: Message) -> 
         pack(tensors, message, parts)
     elif way == "safetensors":
         safetensors.torch.save_file(tensors, path)
-    else:  # torch-load and torch-mmap, which read the same file
+    elif way in ("torch-load", "torch-mmap"):  # they read the same file
         torch.save(tensors, path)
+    else:
+        raise ValueError(f"{way} is no way to load a module")
     return path
 
 

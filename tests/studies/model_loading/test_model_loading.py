@@ -132,3 +132,9 @@ def test_the_table_has_medians_over_processes_and_the_memory_of_later_ones():
         ["store refs --load-by shared-memory", "30", "530"],
     ]
     assert rows[0]["memory that each further worker adds (share of the model)"] == "15.0%"
+
+
+def test_a_module_is_not_published_by_an_unknown_way(tmp_path):
+    with pytest.raises(ValueError, match="mmap is no way to load a module"):
+        loading.publish_module(loading.Module(), "mmap", tmp_path, None)
+    assert [*tmp_path.iterdir()] == []

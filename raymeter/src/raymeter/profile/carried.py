@@ -313,8 +313,9 @@ class Pass:
     def sources_of_call(self, call: ast.Call) -> Names:
         """Return the objects from before this pass of which a call's value is made, and UNCLEAR if there may be more.
 
-        There may be more if it gets no value of this pass, or is a method of an older object, and is not one of those
-        that are known to return nothing else.
+        For a wait, a function of ONLY_READ or SNAPSHOTS, and one of SAFE_MODULES, there are no more: such a call
+        returns nothing but what its arguments have. For any other call, there may be more unless it gets a value of
+        this pass. What a method gets is its object alone, and what a function gets is its arguments.
         """
         found: Names = set()
         values = arguments_of(call)
