@@ -199,6 +199,16 @@ def test_results_are_the_same_until_another_method_of_the_actor_runs():
     assert "self.ref = ray.put(value)" in finding.change
 
 
+def test_a_comparison_with_another_message_than_the_one_before_says_nothing():
+    """Of a slow result, the first three are described, and then one per second, which was compared with those."""
+    program = make_server([None, True, True] + [None] * 5 + [False] + [None] * 3)
+    described = {0, 1, 2, 8}
+    for number, message in enumerate(program.messages):
+        message.sent.is_short = number not in described
+    (finding,) = find(program)
+    assert len(finding.messages) == 4 * 2
+
+
 @pytest.mark.parametrize("is_same", [
     [None, True, False, None, True, None, None, None, None, None, None, None],  # the method changes it itself
     [None, None, None, False, None, None, False, None, None, None, None, None],  # never compared

@@ -26,7 +26,8 @@ def find_unchanged(program: Program, messages: list[Message]) -> list[Message]:
     """Return the results that an actor has returned again before any other of its methods ran.
 
     The methods that change its state run in between otherwise. Nothing is a repeat if a comparison of all bytes has
-    shown a difference between two such results, or if there was none.
+    shown a difference between two such results, or if there was none. A described message was compared with the last
+    described one, so a comparison counts only if that is the one before it.
     """
     by_process: dict[str, list[Message]] = defaultdict(list)
     for message in messages:
@@ -35,13 +36,15 @@ def find_unchanged(program: Program, messages: list[Message]) -> list[Message]:
             by_process[sent.process].append(message)
     changes = times_of_other_methods(program, messages)
     repeats = []
+    verified = []
     for process, results in by_process.items():
         for earlier, later in pairwise(results):
             if identity_of(earlier) != identity_of(later):
                 continue
             if not changes.any_between(process, earlier, later):
                 repeats.append(later)
-    verified = [message.sent.is_same for message in repeats]
+                if not earlier.sent.is_short:
+                    verified.append(later.sent.is_same)
     if False in verified or True not in verified:
         return []
     return repeats
