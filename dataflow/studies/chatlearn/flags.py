@@ -12,7 +12,7 @@ from msgspec import Meta
 from dataflow.flows.flow import Edge, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Field, Message
 from dataflow.plan.flag import flag
-from dataflow.studies.chatlearn.layout import ModelLayout, make_layouts, parse_counts
+from dataflow.studies.chatlearn.layout import ModelLayout, make_layouts, parse_counts, without_ones
 from dataflow.study import Added
 
 TRANSPORT = "store ref-queue"
@@ -58,6 +58,7 @@ class ChatLearnFlags:
         None,
         "replicas of models, which get whole messages in turn: policy=2,reference=3",
         str,
+        normal_form=without_ones,
         metavar="MODEL=N,...",
     )
     ranks: str | None = _flag(
@@ -65,6 +66,7 @@ class ChatLearnFlags:
         "ranks of each replica of a model (tensor times pipeline parallel): policy=2. All ranks get each message, and "
         "the last one answers",
         str,
+        normal_form=without_ones,
         metavar="MODEL=N,...",
     )
     trainers: int | None = _flag(
