@@ -9,7 +9,6 @@ equal work: transports of the two scripts, whose readers own a copy, with and wi
 disturbed are left out. `python3 -m dataflow report` shows all other configurations.
 """
 
-import argparse
 import math
 import sys
 from collections import defaultdict
@@ -447,9 +446,7 @@ def choose_records(paths: Sequence[Path]) -> list[ScriptRecord]:
 
 
 def main() -> None:
-    parser = OneLineParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = OneLineParser(__doc__)
     parser.add_argument("records", nargs="*", type=Path, help="records, or folders of records")
     paths = parser.parse_args().records or find_newest(RESULTS)
     if not paths and PUBLISHED.is_dir():
