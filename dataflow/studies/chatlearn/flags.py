@@ -130,7 +130,8 @@ def add_tasks(options: Any, flow: Flow) -> Added:
     memory_per_message = flags.memory_per_message(edges, flow.name)
     memory_bytes += kept_episodes * options.group_size * memory_per_message
     stored_bytes = kept_episodes * sum(micro_batch_bytes(edge.message) for edge in edges)
-    return Added(trained, ("trainer",), stored_bytes, memory_bytes, further)
+    trainers = flags.trained_models(flow.name) * flags.data_parallel
+    return Added(trained, ("trainer",), stored_bytes, memory_bytes, further, trainers)
 
 
 def memory_of_further_processes(flow: Flow, layouts: dict[str, ModelLayout], in_flight: int) -> int:
