@@ -10,7 +10,6 @@ programs disturbed are left out, or marked if a configuration has no others. All
 `python3 -m dataflow report`.
 """
 
-import argparse
 import math
 import sys
 from collections import defaultdict
@@ -30,7 +29,7 @@ from matplotlib.figure import Figure
 
 from common import SuiteError, demo
 from common.record import ScriptRecord, ScriptRun
-from common.record_files import ARCHIVE, find_files, find_newest, is_archive, load_file
+from common.record_files import ARCHIVE, find_newest, load_each
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
@@ -159,21 +158,14 @@ def read_records(paths: Sequence[Path]) -> list[ScriptRecord]:
     for path in paths:
         if not path.exists():
             raise SuiteError(f"{path} does not exist: give a record, or a folder of records")
-        files = list_files(path)
-        if not files:
+        by_file = load_each(path)
+        if not by_file:
             raise SuiteError(
                 f"{path} has no records (*.json, {ARCHIVE}): give a record, or a folder of them"
             )
-        for file in files:
-            records += load_file(file)
+        for of_file in by_file.values():
+            records += of_file
     return records
-
-
-def list_files(path: Path) -> list[Path]:
-    """Return the files of records in a folder, without those of scripts that still run, or a file as it is."""
-    if path.is_file():
-        return [path]
-    return [file for file in find_files(path) if is_archive(file) or file.stat().st_size]
 
 
 def is_compared(record: ScriptRecord) -> bool:
@@ -497,9 +489,7 @@ def choose_records(paths: Sequence[Path], left_out: LeftOut) -> list[ScriptRecor
 
 
 def main() -> None:
-    parser = OneLineParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = OneLineParser(__doc__)
     parser.add_argument("records", nargs="*", type=Path, help="records, or folders of records")
     paths = parser.parse_args().records or find_newest(RESULTS)
     if not paths and PUBLISHED.is_dir():

@@ -30,7 +30,11 @@ TRANSPORTS = {
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line, with the flag that an unknown one is similar to."""
+    """A parser whose errors are one line, with the flag that an unknown one is similar to. No flag is shortened."""
+
+    def __init__(self, description: str | None) -> None:
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(description=description, formatter_class=formatter, allow_abbrev=False)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         values, unknown = self.parse_known_args(args, namespace)
@@ -64,9 +68,7 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
 
 def make_parser(runtime: str, description: str | None) -> OneLineParser:
     """Return the parser of the script of this runtime."""
-    parser = OneLineParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = OneLineParser(description)
     add = parser.add_argument
     add("--transport", help=f"one of {', '.join(TRANSPORTS[runtime])}")
     add("--iterations", type=int, default=100, help="timed iterations (default: 100)")

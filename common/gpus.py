@@ -18,6 +18,11 @@ def count_gpus() -> int:
     return count_visible_gpus() if cuda_version() else 0
 
 
+def gpus_in_words(count: int) -> str:
+    """Return a number of GPUs in words: 1 GPU, or 3 GPUs."""
+    return f"{count} {'GPU' if count == 1 else 'GPUs'}"
+
+
 def default_device(gpus: int) -> str:
     """Return where tensors lie if no --device is given: on GPUs, if there are any."""
     return "cuda" if gpus else "cpu"

@@ -2,6 +2,7 @@
 """Read files of records: a single record in JSON, or an archive (records.jsonl.gz) that has a record in each line."""
 
 import gzip
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,12 @@ from common.record import ScriptRecord
 
 ARCHIVE = "records.jsonl.gz"
 SINGLE_RECORDS = ("*.json", "*.json.gz")
+# Every record has them, of any version.
+RECORD_KEYS = {"schema_version", "workload", "configuration", "runs"}
+
+
+class NoRecord(RecordError):
+    """A file that is something else than a record, such as a profile: it has nothing that records have."""
 
 
 def is_archive(path: Path) -> bool:
@@ -31,6 +38,22 @@ def load_file(path: Path, kind: Any = ScriptRecord) -> list[Any]:
     records = []
     for number, line in enumerate(read_lines(path), start=1):
         records.append(decode(line, f"line {number} of {path}", kind))
+    return records
+
+
+def load_each(path: Path, kind: Any = ScriptRecord) -> dict[Path, list[Any]]:
+    """Return the records of a file, or of each file below a folder, by file.
+
+    Files below a folder that are no records are passed over: other JSON texts, such as some in results/evidence, and
+    the empty file of a script that still runs.
+    Raise RecordError if a record cannot be read, or if the file itself is none.
+    """
+    if not path.is_dir():
+        return {path: load_file(path, kind)}
+    records = {}
+    for file in find_files(path):
+        with suppress(NoRecord):
+            records[file] = load_file(file, kind)
     return records
 
 
@@ -56,7 +79,8 @@ def decode(text: bytes, place: str, kind: Any) -> Any:
     try:
         record = msgspec.json.decode(text, type=kind)
     except Exception as error:  # msgspec raises several kinds, too
-        raise unreadable(place, error) from None
+        kind_of_error = RecordError if could_be_record(text) else NoRecord
+        raise unreadable(place, error, kind_of_error) from None
     if any(run.status == "ok" and not run.seconds for run in record.runs):
         raise RecordError(
             f"{place} has an ok run without times, so something has changed it: leave it out"
@@ -64,10 +88,26 @@ def decode(text: bytes, place: str, kind: Any) -> Any:
     return record
 
 
-def unreadable(place: str, error: Exception) -> RecordError:
+def could_be_record(text: bytes) -> bool:
+    """Return whether this may be a record that is damaged or of another version. A text that is no JSON may be one.
+
+    The empty file of a script that still runs is none yet.
+    """
+    if not text:
+        return False
+    try:
+        value = msgspec.json.decode(text)
+    except Exception:  # as above
+        return True
+    return isinstance(value, dict) and not RECORD_KEYS.isdisjoint(value)
+
+
+def unreadable(
+    place: str, error: Exception, kind_of_error: type[RecordError] = RecordError
+) -> RecordError:
     """Return the error for a text that is no record. It has one line, also if it quotes the text."""
     reason = " ".join(str(error).split())
-    return RecordError(f"{place} cannot be read as a record ({reason[:120]}): leave it out")
+    return kind_of_error(f"{place} cannot be read as a record ({reason[:120]}): leave it out")
 
 
 def find_files(folder: Path) -> list[Path]:

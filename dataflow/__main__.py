@@ -26,6 +26,7 @@ import common as common  # before other modules, because it checks the version o
 from dataflow.errors import UsageError, did_you_mean, run_main
 
 VERBS = ("run", "list", "report", "compare", "answer", "nodes", "replay", "archive")
+PROFILE = "profile"  # what raymeter does
 
 
 def main(argv: Sequence[str]) -> int:
@@ -39,6 +40,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if verb not in VERBS:
         others = did_you_mean(verb, VERBS) or f": give {', '.join(VERBS)}"
+        if verb == PROFILE:
+            others = ": the program raymeter profiles, as in `raymeter train.py` (docs/profile.md)"
         raise UsageError(f"unknown verb {verb}{others}")
     return import_module(f"dataflow.commands.{verb}").main(flags)
 

@@ -59,6 +59,7 @@ class Added(NamedTuple):
     stored_bytes: int = 0  # that they put into the object store per iteration, at most
     memory_bytes: int = 0  # that they keep
     processes: int = 0  # besides one per actor
+    cpu_processes: int = 0  # besides these, without a GPU
 
     def then(self, later: "Added") -> "Added":
         """Return what this and `later`, which was added to the flow of this, have added together."""
@@ -68,6 +69,7 @@ class Added(NamedTuple):
             self.stored_bytes + later.stored_bytes,
             self.memory_bytes + later.memory_bytes,
             self.processes + later.processes,
+            self.cpu_processes + later.cpu_processes,
         )
 
 

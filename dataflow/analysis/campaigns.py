@@ -136,20 +136,15 @@ def student_quantile(degrees_of_freedom: int) -> float:
     return float(t.ppf((1 + CONFIDENCE) / 2, degrees_of_freedom))
 
 
-def load_campaigns(folder: Path, other: Path | None = None) -> Campaigns:
-    """Return the results of each folder below this one except `other`; raise RecordError if there is none.
+def load_campaigns(folder: Path) -> Campaigns:
+    """Return the results of each folder below this one; raise RecordError if there is none.
 
-    `other` is a folder, or a file in it. The results of a table share their reference times, as in the tables of one
-    measurement.
+    The results of a table share their reference times, as in the tables of one measurement.
     """
-    if other is not None and other.is_file():
-        other = other.parent
     campaigns = {}
     for path in sorted(folder.glob("*")):
-        is_other = other is not None and path.samefile(other)
         # An interrupted campaign can have no record.
-        has_records = any(path.glob("*.json*"))
-        if has_records and not is_other:
+        if any(path.glob("*.json*")):
             campaigns[path.name] = load_campaign(path)
     if not campaigns:
         raise RecordError(f"{folder} has no campaigns: make campaign")
@@ -163,6 +158,21 @@ def load_campaign(folder: Path) -> list[Result]:
     for result in alone:
         tables[result.table].append(result)
     return [Result(result.records, tables[result.table]) for result in alone]
+
+
+def of_other_boots(campaigns: Campaigns, results: Sequence[Result]) -> Campaigns:
+    """Return the campaigns whose boots these results do not have: those that can confirm them."""
+    boots = boots_of(results)
+    return {
+        name: of_campaign
+        for name, of_campaign in campaigns.items()
+        if boots.isdisjoint(boots_of(of_campaign))
+    }
+
+
+def boots_of(results: Sequence[Result]) -> set[str]:
+    """Return the boots of the measured results. A skipped one has none."""
+    return {boot_of(result) for result in results if result.status == "ok"}
 
 
 def combine(campaigns: Campaigns) -> list[Row]:

@@ -13,7 +13,7 @@ from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import Ratio, ratio
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
-from dataflow.plan.options import FLAGS, SENDER_SIZES
+from dataflow.plan.options import FLAGS, SENDER_SIZES, normal_flags
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Workload
@@ -75,7 +75,7 @@ def _flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[
 
     That is the device, the layout, the other flags, the flow, and the sizes that no sender chooses.
     """
-    flags = dict(configuration.flags)
+    flags = normal_flags(configuration.flags)
     for name in TRANSPORT_FLAGS & flags.keys():
         del flags[name]
     sizes = dict(workload.sizes)
@@ -173,7 +173,7 @@ def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:
     """Return the results by what must be equal; raise RecordError if two of them are equal in it."""
     by_identity: dict[Identity, Result] = {}
     for result in results:
-        flags = dict(result.configuration.flags)
+        flags = normal_flags(result.configuration.flags)
         flags.pop("inject", None)
         configuration = msgspec.structs.replace(result.configuration, flags=flags)
         identity = Identity(result.workload, configuration, result.traced, result.paired)

@@ -111,6 +111,26 @@ def describe_missing(plan: Plan, has_others: bool) -> str:
     )
 
 
+def describe_newer(starts: Mapping[str, Mapping[str, Any]], chosen: Mapping[str, Any]) -> str:
+    """Return that another start of a machine has newer results than the one with most of them; "" if none has."""
+    newest = max(starts.values(), key=last_day)
+    if last_day(newest) <= last_day(chosen):
+        return ""
+    count = f"{len(newest)} configuration{'s' if len(newest) > 1 else ''}"
+    return (
+        f"Another start of a machine has newer times of {count}, of {last_day(newest)}. To see only those, name "
+        "their folder with --records."
+    )
+
+
+def last_day(results: Mapping[str, Any]) -> str:
+    """Return the day of the newest run; "" without results."""
+    newest = ""
+    for result in results.values():
+        newest = max([newest, *(run.started_at for run in result.shown_runs)])
+    return newest[:10]
+
+
 def main(argv: Sequence[str]) -> int:
     """Print the ranking, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
@@ -133,6 +153,9 @@ def main(argv: Sequence[str]) -> int:
         print_sections(
             build_group(table, group), MORE_COLUMNS if arguments.columns else MAX_COLUMNS
         )
+        newer = describe_newer(starts, chosen) if arguments.any_machine else ""
+        if newer:
+            print_text(newer)
         return 0
     print_text(describe_missing(plan, has_others=len(starts) > 1))
     print(f"To measure it:\n{measuring_command(given)}")

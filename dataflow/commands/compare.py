@@ -3,7 +3,7 @@
 
     python3 -m dataflow compare OLD NEW                      each a record, or a folder of records
     python3 -m dataflow compare OLD NEW --fail-above 5%      exit code 1 if one is slower by more, or missing
-    python3 -m dataflow compare results/campaigns NEW        whether NEW, of make campaign, confirms what is published
+    python3 -m dataflow compare results/campaigns NEW        whether NEW, of make campaign, confirms other boots
 
 Measure with `dataflow run ... --runs 5` on one machine, or two versions together with `dataflow run --against`.
 Times are geometric means of the runs' medians. A configuration is called faster or slower if equal configurations
@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dataflow.analysis.campaigns import Row, combine, load_campaigns
+from dataflow.analysis.campaigns import Row, combine, load_campaigns, of_other_boots
 from dataflow.analysis.comparison import Pair, check_one_machine, find_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
@@ -172,6 +172,23 @@ def label_flows(results: Iterable[Result]) -> dict[str, str]:
     return {flow: short if uses[short] == 1 else flow for flow, short in shortened.items()}
 
 
+def compare_campaign(folder: Path, new: Sequence[Result]) -> None:
+    """Print whether the published campaigns of other boots confirm NEW; raise UsageError if there are none.
+
+    Campaigns of NEW's own boot would: they are nearly equal.
+    """
+    published = load_campaigns(folder)
+    others = of_other_boots(published, new)
+    if not others:
+        raise UsageError(
+            f"all campaigns of {folder} are of NEW's boot, so they say nothing about others: name other ones"
+        )
+    print_campaign(combine(others), combine({"NEW": new}))
+    left_out = [name for name in published if name not in others]
+    if left_out:
+        print_text(f"Left out of OLD, because NEW is of their boot: {', '.join(left_out)}")
+
+
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     """Print for each ratio of one campaign whether it lies in the interval of those that are published."""
     known = by_key(published)
@@ -254,8 +271,7 @@ def main(argv: Sequence[str]) -> int:
     if is_folder_of_campaigns(arguments.old, [*old, *new]):
         if limit is not None:
             raise UsageError("--fail-above compares two measurements: leave it out for campaigns")
-        campaigns = load_campaigns(arguments.old, arguments.new)
-        print_campaign(combine(campaigns), combine({"NEW": new}))
+        compare_campaign(arguments.old, new)
         return 0
     if not arguments.mixed:
         check_side(arguments.old, old)

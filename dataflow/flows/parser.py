@@ -171,6 +171,7 @@ def _parse_message(text: str) -> Message:
 
 def read_flow(path: str) -> Flow:
     """Return the flow of a TOML file; raise ValueError if it cannot be read."""
+    require_file(path, path, "give a flow.toml that raymeter has written")
     try:
         return msgspec.toml.decode(Path(path).read_bytes(), type=Flow)
     except (OSError, msgspec.DecodeError) as error:
@@ -179,9 +180,16 @@ def read_flow(path: str) -> Flow:
         ) from None
 
 
+def require_file(flow: str, path: str, advice: str) -> None:
+    """Raise ValueError if the file that a flow names does not exist."""
+    if not Path(path).is_file():
+        raise ValueError(f"--flow {flow}: there is no file {path}: {advice}")
+
+
 def load_function(name: str) -> Callable[..., Flow]:
     """Return a user's function. Raise ValueError, with the line of FILE.py, for anything that the file raises."""
     path, _, function_name = name.rpartition(":")
+    require_file(name, path, "give FILE.py:FUNCTION")
 
     def call(function: Callable[..., Any], **sizes: Any) -> Any:
         try:

@@ -15,6 +15,7 @@ from pkgutil import resolve_name
 import msgspec
 import torch
 
+from common.gpus import gpus_in_words
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
@@ -31,9 +32,10 @@ from dataflow.workers.worker_group import WorkerGroup
 def measure_plan(plan: Plan, report: DriverReport) -> None:
     """Measure the references, start the workers, connect the transport, measure, and measure the references again."""
     run = report.run
-    if plan.gpus > torch.cuda.device_count():
+    seen_gpus = torch.cuda.device_count()
+    if plan.gpus > seen_gpus:
         raise RunFailed(
-            f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi"
+            f"torch sees {gpus_in_words(seen_gpus)}, the machine has {plan.gpus}: see nvidia-smi"
         )
     run.null_transport_seconds = measure_null_transport(plan)
     warm, all_cores, cold, cold_faults = measure_copies(plan)

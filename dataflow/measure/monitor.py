@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from common.gpus import gpus_in_words
 from dataflow.endpoints.progress_table import ENDING, STARTING, ProgressTable
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
@@ -263,7 +264,7 @@ class Monitor:
         if not started:
             text += ", nor perhaps Ray"
         if plan.gpus:
-            text += f" (each actor needs {plan.gpus_per_actor:g} of {plan.gpus} GPUs)"
+            text += f" (each actor needs {plan.gpus_per_actor:g} of {gpus_in_words(plan.gpus)})"
         return text
 
     def diagnose(self, exited: Sequence[str]) -> str:

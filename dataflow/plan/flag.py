@@ -25,6 +25,8 @@ class Flag:
     name: str = ""  # of the field
     default: Any = None
     study: str = ""  # that has it; "": the laboratory
+    # Of a value that makes another configuration: equal results mean equal configurations.
+    normal_form: Callable[[Any], Any] = lambda value: value
 
 
 def flag(
@@ -36,15 +38,19 @@ def flag(
     *,
     configuration: bool = False,
     size: bool | Literal["sender"] = False,
+    normal_form: Callable[[Any], Any] = lambda value: value,
     **argparse_settings: Any,
 ) -> Any:
     """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
 
-    With `configuration`, the flag makes another configuration, so it is a part of the name. With `size`, it sets the
+    With `configuration`, the flag makes another configuration, so it is a part of the name, in its `normal_form`: that
+    of a value without effect is the default. With `size`, it sets the
     flow's parameter of its name; with "sender", the size changes what senders do, and not what readers get.
     """
     settings = {"type": partial(parse_value, parse, bounds)} if parse else {"action": "store_true"}
-    made = Flag(group, help, settings | argparse_settings, configuration, size)
+    made = Flag(
+        group, help, settings | argparse_settings, configuration, size, normal_form=normal_form
+    )
     return dataclasses.field(default=default, metadata={"flag": made})
 
 

@@ -243,12 +243,10 @@ class Options:
         """Return the given flags that make another configuration."""
         flags = {}
         for candidate in FLAGS:
-            value = self.value_of(candidate)
-            if candidate.makes_configuration and value != candidate.default:
-                flags[candidate.name] = value
-        if self.check_every == 1:  # as without the flag
-            del flags["check_every"]
-        return flags
+            if candidate.makes_configuration:
+                flags[candidate.name] = candidate.normal_form(self.value_of(candidate))
+        given = {name: value for name, value in flags.items() if value != DEFAULTS[name]}
+        return normal_flags(given)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -276,6 +274,17 @@ class Options:
         return values
 
 
+def normal_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags of a configuration without a --check-every that is its default, the value of --in-flight.
+
+    Older records have both.
+    """
+    normal = dict(flags)
+    if normal.get("check_every") == normal.get("in_flight", Options.in_flight):
+        del normal["check_every"]
+    return normal
+
+
 def options_of(flow: str, flags: Mapping[str, Any]) -> Options:
     """Return the options of a record: its flow, and the flags that make a configuration. Unknown ones are left out."""
     known = {flag.name for flag in FLAGS}
@@ -287,5 +296,6 @@ FLAGS = flags_of(Options)  # those of studies are last
 for _name, _flags in STUDY_FLAGS.items():
     FLAGS += flags_of(_flags, _name)
 require_different_names(FLAGS)
+DEFAULTS = {flag.name: flag.default for flag in FLAGS}
 # Sizes that change how senders send, but not what readers get.
 SENDER_SIZES = {flag.name for flag in FLAGS if flag.size == "sender"}

@@ -29,6 +29,9 @@ from dataflow.units import format_bytes
 MAX_BESIDE = 100_000  # iterations of the flow of --beside; their times take 1.6 MB
 # Per channel of a graph, besides the payload; a tensor's frame is under 1 KiB.
 CHANNEL_HEADROOM_BYTES = 64 * 1024
+# That a process has of its own besides messages, at least. The unique set size of a second process was 144 MiB after
+# `import torch`, and 163 MiB after `import ray, torch` (Ray 2.60, torch 2.13 for CPUs).
+PROCESS_BYTES = 140 * 2**20
 # Name of the network between the nodes, which tables show, such as 10 Gbit/s.
 LINK_VARIABLE = "DATA_FLOW_LINK"
 # A message: the edges for which it is sent, and the nodes of sender and reader.
@@ -154,7 +157,7 @@ class Plan:
 
     @property
     def resident_bytes(self) -> int:
-        """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
+        """Return the bytes of a run for messages: pools, inputs of readers, a trainer's samples, and the store."""
         flow = self.task_flow
         in_flight = self.options.in_flight
         copies = 2 if self.options.copy_in else 1  # the producers' own, and those in shared memory
@@ -164,6 +167,19 @@ class Plan:
         pools = slots * copies * flow.sent_bytes
         inputs = (in_flight + 1) * flow.bytes_per_iteration
         return pools + inputs + self.needed_store_bytes + self.added.memory_bytes
+
+    @property
+    def processes(self) -> int:
+        """Return how many processes hold messages: the driver, and those of the actors and of studies."""
+        if self.transport.requirements.single_process:
+            return 1
+        added = self.added.processes + self.added.cpu_processes
+        return 1 + len(self.task_flow.actors) + added
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes of memory of a run, with what its processes need besides messages."""
+        return self.resident_bytes + self.processes * PROCESS_BYTES
 
     @property
     def gpus_per_actor(self) -> float:
@@ -245,13 +261,16 @@ def require_memory(plan: Plan) -> int:
         memory_name = "memory under the limit of this container (cgroup)"
     store_bytes = choose_store_bytes(plan, memory_bytes, shared_bytes)
     smaller = "send smaller messages (--help sizes)"
+    fewer_processes = ""
+    if plan.resident_bytes < plan.memory_bytes / 2:
+        fewer_processes = f"start fewer than {plan.processes} processes"
     enlarge = "enlarge it (docker run --shm-size), or"
     raise_store = f"{smaller}, or raise --object-store-bytes"
     needs = [
         Need(
             "/dev/shm for messages", shared_pool_bytes(plan), shared_bytes, f"{enlarge} {smaller}"
         ),
-        Need(memory_name, plan.resident_bytes, memory_bytes, smaller),
+        Need(memory_name, plan.memory_bytes, memory_bytes, fewer_processes or smaller),
         Need("object store", plan.needed_store_bytes, store_bytes, raise_store),
     ]
     if store_bytes > shared_bytes:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from common.gpus import count_gpus, cuda_version, default_device
+from common.gpus import count_gpus, cuda_version, default_device, gpus_in_words
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.flow import DRIVER, Flow
@@ -219,7 +219,7 @@ def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
     """Return how many GPUs the transport uses; raise Skipped if there are too few."""
     required = actors if transport.requirements.gpu_per_actor else transport.requirements.gpus
     if gpus < required:
-        needed = "1 GPU" if required == 1 else f"{required} GPUs"
+        needed = gpus_in_words(required)
         raise Skipped(
             f"{transport.name} needs {needed} and this machine has {gpus}: {CHOOSE_ANOTHER}"
         )

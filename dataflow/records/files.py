@@ -20,7 +20,7 @@ from msgspec import structs
 
 from common import record_files
 from common.record import replace, save
-from common.record_files import ARCHIVE, SINGLE_RECORDS, find_files, is_archive
+from common.record_files import ARCHIVE, SINGLE_RECORDS, is_archive
 from dataflow.errors import RecordError
 from dataflow.records.schema import Record
 
@@ -59,29 +59,28 @@ class Found:
 def load_all(paths: Iterable[Path]) -> list[Record]:
     """Return the records in these files, and below these folders by name: single ones and archives.
 
-    Raise RecordError for a path without records, and if two records have the same run, for example copies.
+    Other JSON files below the folders are passed over. Raise RecordError for a path without records, and if two records
+    have the same run, for example copies.
     """
+    by_file: dict[Path, list[Record]] = {}
+    for path in paths:
+        by_file |= load_path(path)
     found: list[Found] = []
-    for path in list_files(paths):
-        found += [Found(record, path) for record in load_file(path)]
+    for file, records in by_file.items():
+        found += [Found(record, file) for record in records]
     counted = leave_copies_out(found)
     check_runs(counted)
     return [one.record for one in counted]
 
 
-def list_files(paths: Iterable[Path]) -> list[Path]:
-    """Return these files and those below these folders, each once; raise RecordError for a path without records."""
-    files: dict[Path, None] = {}
-    for path in paths:
-        if not path.exists():
-            raise RecordError(f"{path} does not exist: name records or folders of records")
-        below = find_files(path) if path.is_dir() else [path]
-        if not below:
-            raise RecordError(
-                f"{path} has no records (*.json, {ARCHIVE}): name a folder of records"
-            )
-        files |= dict.fromkeys(below)
-    return [*files]
+def load_path(path: Path) -> dict[Path, list[Record]]:
+    """Return the records of a file, or of each file below a folder, by file; raise RecordError if there are none."""
+    if not path.exists():
+        raise RecordError(f"{path} does not exist: name records or folders of records")
+    by_file = record_files.load_each(path, Record)
+    if not by_file:
+        raise RecordError(f"{path} has no records (*.json, {ARCHIVE}): name a folder of records")
+    return by_file
 
 
 def leave_copies_out(found: Sequence[Found]) -> list[Found]:

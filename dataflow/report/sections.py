@@ -7,29 +7,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from math import inf
-from operator import attrgetter
 from statistics import median
 from typing import Any
 
 import msgspec
 
-from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import UNCOUNTED, Result
-from dataflow.analysis.statistics import UNRANKED
-from dataflow.catalogue.catalogue import BASELINE, REFERENCE, SIMPLEST
+from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.flows.catalogue import FLOWS
 from dataflow.records.schema import Configuration, Layout, Workload
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.provenance import provenance
 from dataflow.report.sentences import format_time
-from dataflow.report.tables import (
-    Column,
-    Section,
-    format_milliseconds,
-    format_significant,
-    make_table,
-)
+from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.study import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
@@ -256,10 +247,12 @@ def draw_dots(
     file_name: str = "",
     title: str = "",
     label: Callable[[Result], str] = tables.marked_label,
+    finding: str = "",
 ) -> Chart | None:
     """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy.
 
-    A dot has its 95 % interval. The default name is that of the table. It is None for one result.
+    A dot has its 95 % interval. The default name is that of the table. It is None for one result. `finding` stands
+    above the title; a factor in it is one that the table has too.
     """
     if len(group.done) == 1:
         return None
@@ -276,7 +269,7 @@ def draw_dots(
     title = title or f"Time per iteration: {title_of(first)}"
     return Chart(
         file_name or first.table.replace("-", "_"),
-        find_finding(group.ordered) + title,
+        finding + title,
         dots,
         "milliseconds (logarithmic axis)",
         memcpy_lines(group.done),
@@ -290,27 +283,6 @@ def make_dot(result: Result, name: str) -> Mark:
     low, high = tables.milliseconds_interval(result) or (milliseconds, milliseconds)
     is_view = not result.readers_own_a_copy
     return Mark(name, format_time(result), milliseconds, low, high, is_view)
-
-
-def find_finding(results: Sequence[Result], swept: str = "") -> str:
-    """Return how many times as fast the fastest is as the baseline, if there is one and the runs show it."""
-    baseline = next(filter(is_baseline, results), None)
-    if not baseline:
-        return ""
-    conditions = attrgetter("work", "check_every", "in_flight", "threads")
-    alike = []
-    for result in results:
-        has_equal_conditions = conditions(result) == conditions(baseline)
-        if has_equal_conditions and result.transport.label != REFERENCE:
-            alike.append(result)
-    ratio = Pair(alike[-1], baseline).ratio
-    if ratio.verdict in UNRANKED or ratio.interval is None:
-        return ""
-    if not (alike[-1].can_be_ranked and baseline.can_be_ranked):
-        return ""
-    fastest = tables.short_label(alike[-1], swept)
-    slowest = tables.short_label(baseline, swept)
-    return f"{fastest} is {format_significant(ratio.value)} times as fast as {slowest}.\n"
 
 
 def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:

@@ -5,12 +5,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from statistics import median
 
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.links import crossings_of, link_seconds
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
-from dataflow.catalogue.catalogue import SIMPLEST
+from dataflow.analysis.statistics import UNRANKED
+from dataflow.catalogue.catalogue import REFERENCE, SIMPLEST
 from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
@@ -20,11 +22,15 @@ from dataflow.report.sections import (
     Group,
     Table,
     draw_dots,
-    find_finding,
     is_baseline,
     title_of,
 )
-from dataflow.report.sentences import PAIR_COLUMNS, describe_fastest, format_times_as_fast
+from dataflow.report.sentences import (
+    PAIR_COLUMNS,
+    describe_fastest,
+    format_ratio,
+    format_times_as_fast,
+)
 from dataflow.report.stage_tables import draw_causes, stage_tables
 from dataflow.report.tables import MAIN_COLUMNS, Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
@@ -38,20 +44,58 @@ IN_CAMPAIGNS = "see campaigns"  # newer, and of several boots
 Sweep = tuple[Result, dict[int, Result], dict[int, Result]]
 
 
+def find_baseline(group: Group) -> Result | None:
+    """Return the result whose time is divided by those of the others; None if there is nothing to compare."""
+    transports = find_transports(group.done)
+    return transports[0] if transports and len(group.done) > 1 else None
+
+
+def have_newer_factor(group: Group, results: Sequence[Result]) -> bool:
+    """Return whether campaigns have a factor of these two results."""
+    return all(group.is_in_campaigns(result) for result in results)
+
+
 def configuration_columns(group: Group) -> Sequence[Column]:
     """Return the main columns, and how many times as fast as the baseline each configuration is."""
-    transports = find_transports(group.done)
-    if len(group.done) < 2 or not transports:
+    baseline = find_baseline(group)
+    if baseline is None:
         return MAIN_COLUMNS
-    baseline = transports[0]
 
     def format_factor(result: Result) -> str:
-        measured = [side for side in (result, baseline) if group.is_in_campaigns(side)]
-        if result is not baseline and len(measured) == 2:
+        if result is not baseline and have_newer_factor(group, [result, baseline]):
             return IN_CAMPAIGNS
         return format_times_as_fast(result, baseline)
 
     return [*MAIN_COLUMNS, Column(f"times as fast as {baseline.label}", format_factor, 3)]
+
+
+def find_finding(group: Group) -> str:
+    """Return how many times as fast the fastest is as the baseline, as in the table: with its interval and memory.
+
+    "" if the table has no such factor, or if the runs do not show it.
+    """
+    baseline = find_baseline(group)
+    if baseline is None or not is_baseline(baseline):
+        return ""
+    conditions = attrgetter("work", "check_every", "in_flight", "threads")
+    alike = [result for result in group.ordered if conditions(result) == conditions(baseline)]
+    fastest = [result for result in alike if result.transport.label != REFERENCE][-1]
+    ratio = Pair(fastest, baseline).ratio
+    is_shown = ratio.verdict not in UNRANKED and ratio.interval is not None
+    can_be_ranked = fastest.can_be_ranked and baseline.can_be_ranked
+    if not (is_shown and can_be_ranked) or have_newer_factor(group, [fastest, baseline]):
+        return ""
+    times, ends = format_ratio(ratio)
+    text = f"{tables.short_label(fastest)} is {times} ({ends}) times as fast as {tables.short_label(baseline)}"
+    if "retain_memory" in fastest.configuration.flags:
+        memory = [tables.format_memory(result) for result in (fastest, baseline)]
+        text += f", with {' instead of '.join(memory)} GiB"
+    return f"{text}.\n"
+
+
+def draw_configurations(group: Group) -> Chart | None:
+    """Return a chart with a dot per result, and what the table says of the fastest one; None for one result."""
+    return draw_dots(group, finding=find_finding(group))
 
 
 CONFIGURATIONS = Table(
@@ -59,7 +103,7 @@ CONFIGURATIONS = Table(
     configuration_columns,
     lambda group: tables.order_by_readers(group.results),
     sentence=lambda group: describe_fastest(group.results),
-    chart=draw_dots,
+    chart=draw_configurations,
 )
 
 
@@ -177,9 +221,16 @@ BESIDE = replace(
     is_kept=lambda result: result.transport.runtime.name == "rdt" or result.transport.sends_registered_only
     or is_baseline(result),
 )  # fmt: skip
+
+
+def draw_several(group: Group) -> Chart | None:
+    """Return the chart of more than two results; None for fewer, which are read from the table."""
+    return draw_configurations(group) if len(group.done) > 2 else None
+
+
 RDT = replace(
     BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, sentence=lambda group: "",
-    before=[replace(BESIDE, name="rdt", chart=lambda group: draw_dots(group) if len(group.done) > 2 else None)],
+    before=[replace(BESIDE, name="rdt", chart=draw_several)],
     title=lambda result: f"What happens once, and the first iteration: {title_of(result)}",
 )  # fmt: skip
 
@@ -276,14 +327,8 @@ def draw_sweep(group: Group) -> Chart:
         "Dashed: readers get a view. Bands: fastest to slowest run.",
         *provenance(group.done),
     )
-    last = max(max(timed) for _, timed, _ in sweeps)
-    finding = find_finding(
-        tables.order_by_readers([timed[last] for _, timed, _ in sweeps if last in timed]), swept
-    )
-    format_x, unit = (format_bytes, "") if swept == "iteration_bytes" else (str, f" {SWEPT[swept]}")
-    title = (f"With {format_x(last)}{unit}, {finding}" if finding else "") + sweep_title(
-        group.done[0]
-    )
+    format_x = format_bytes if swept == "iteration_bytes" else str
+    title = sweep_title(group.done[0])
     return Chart(f"sweep_{swept}", title, {"": lines}, SWEPT[swept], {}, caption, format_x=format_x)
 
 

@@ -96,6 +96,18 @@ def test_records_of_two_starts_of_a_machine_are_not_ranked_together(ask):
     )
 
 
+def test_older_times_say_that_another_start_has_newer_ones(ask):
+    before = {"environment": HERE | {"boot": "before"}}
+    old = [measured("refs", 0.3, **before), measured("bytes", 0.1, **before)]
+    new = measured("numpy", 0.2)
+    assert "newer" not in ask([*old, new], "--any-machine")
+    new.runs[0].started_at = "2026-02-03T00:00:00+00:00"
+    text = ask([*old, new], "--any-machine")
+    assert ranked_names(text) == ["store refs", "store bytes"]
+    assert "has newer times of 1 configuration, of 2026-02-03." in " ".join(text.split())
+    assert "newer" not in ask([*old, new])
+
+
 def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_path):
     flow = "a, b -> c: x int64 8kB"
     text = ask([measured("refs", 1.0)], "--flow", flow, "--in-flight", "2", code=1)

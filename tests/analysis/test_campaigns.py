@@ -3,6 +3,7 @@
 
 import re
 import sys
+from statistics import geometric_mean
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -227,6 +228,38 @@ def test_flows_that_begin_equally_do_not_look_alike():
         "a -> trainer: tokens int64 1MB, y int32 1MB, 1.907 MiB",
         "chain, 976.6 KiB",
     ]
+
+
+def write_one_by_one(folder, ratios):
+    """Write campaigns, of which two can have one boot, with other times in each."""
+    for seconds, (name, ratio) in enumerate(ratios.items(), start=1):
+        environment = {"clock_code": "new", "boot": name[-4:], "versions": VERSIONS}
+        times = [("store driver-queue", {}, seconds), ("graph shm", {}, seconds / ratio)]
+        write_campaign(folder / name, *times, environment=environment)
+    return folder
+
+
+@pytest.mark.parametrize(("known", "has_interval"), [("abcdd", True), ("abdd", False)])
+def test_compare_leaves_out_all_campaigns_of_the_boot_that_is_compared(
+    tmp_path, capsys, known, has_interval
+):
+    ratios = {f"2026-12-0{day}-{boot * 4}": 8.0 + day for day, boot in enumerate(known)}
+    folder = write_one_by_one(tmp_path, ratios)
+    first, twin = [name for name in ratios if name.endswith("dddd")]
+    assert compare.main([str(folder), str(folder / first)]) == 0
+    shown = capsys.readouterr().out
+    assert ("(3 boots)" in shown) == has_interval
+    assert ("unknown: OLD has too few boots" in shown) != has_interval
+    # The mean of the other boots, without the twin.
+    others = geometric_mean([ratio for name, ratio in ratios.items() if "dddd" not in name])
+    assert re.search(rf"^graph shm +store driver-queue +{others:.2g} ", shown, re.MULTILINE)
+    assert f"Left out of OLD, because NEW is of their boot: {first}, {twin}\n" in shown
+
+
+def test_compare_rejects_campaigns_of_the_same_boot_only(tmp_path):
+    folder = write_one_by_one(tmp_path, {"2026-12-01-aaaa": 8.0, "2026-12-02-aaaa": 8.1})
+    with pytest.raises(UsageError, match=r"all campaigns of .* are of NEW's boot"):
+        compare.main([str(folder), str(folder / "2026-12-02-aaaa")])
 
 
 def test_compare_names_the_flow_if_a_configuration_was_measured_with_several(tmp_path, capsys):

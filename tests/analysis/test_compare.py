@@ -103,6 +103,14 @@ def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(tmp_path, cap
     assert "Only in OLD: rdt nixl, graph shm\nOnly in NEW: store driver-queue\n" in output.out
 
 
+def test_older_records_with_both_group_flags_are_the_configuration_with_one(tmp_path, capsys):
+    old = make_record("refs", *QUIET, flags={"in_flight": 2, "check_every": 2})
+    new = make_record("refs", *QUIET, flags={"in_flight": 2})
+    printed = run(capsys, write_sides(tmp_path, [old], [new])).out
+    assert "Only in" not in printed
+    assert len(table_cells(printed)) == 6
+
+
 def test_too_few_runs_have_no_verdict_and_cannot_pass(tmp_path, capsys):
     sides = write_sides(tmp_path, OLD, [OLD[0], make_record("bytes", *slow_down(9)[:2])])
     assert run(capsys, sides).out.count("2 runs: no verdict") == 1

@@ -17,7 +17,8 @@ from conftest import KILOBYTES
 
 from dataflow.endpoints import progress_table
 from dataflow.endpoints.progress_table import ENDING, ITERATING, ProgressTable, own_place
-from dataflow.measure import monitor
+from dataflow.errors import RunFailed
+from dataflow.measure import driver, monitor
 from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.monitor import Monitor, time_groups
 from dataflow.records.schema import Run
@@ -247,9 +248,18 @@ def test_the_actors_that_did_not_start_are_named(plan, made, monkeypatch):
     missing = ", ".join(actors[1:])
     assert made.wait(make_driver()) == f"startup timed out after 0.2 s: {missing} did not start"
     made.plan = replace(plan, device="cuda", gpus=1)
-    assert made.wait(make_driver()).endswith(
-        f"({'each actor needs'} {made.plan.gpus_per_actor:g} of 1 GPUs)"
-    )
+    assert made.plan.gpus_per_actor == 0.3333
+    assert made.wait(make_driver()).endswith("(each actor needs 0.3333 of 1 GPU)")
+    made.plan = replace(plan, device="cuda", gpus=3)
+    assert made.wait(make_driver()).endswith("(each actor needs 1 of 3 GPUs)")
+
+
+@pytest.mark.parametrize(("seen", "words"), [(0, "0 GPUs"), (1, "1 GPU"), (2, "2 GPUs")])
+def test_a_run_fails_if_torch_sees_fewer_gpus_than_the_machine_has(plan, monkeypatch, seen, words):
+    monkeypatch.setattr(driver.torch.cuda, "device_count", lambda: seen)
+    report = DriverReport(run=Run(order=1))
+    with pytest.raises(RunFailed, match=f"^torch sees {words}, the machine has 3: see nvidia-smi$"):
+        driver.measure_plan(replace(plan, device="cuda", gpus=3), report)
 
 
 def test_a_run_that_takes_too_long_altogether_ends_although_it_makes_progress(plan, made):

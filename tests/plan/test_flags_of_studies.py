@@ -100,7 +100,7 @@ def test_what_studies_add_to_a_flow_is_added_one_after_the_other(monkeypatch):
 
     def add_one(options, flow):
         seen.append(flow.name)
-        return Added(replace(flow, name=f"{flow.name}+"), ("x",), 1, 20, 300)
+        return Added(replace(flow, name=f"{flow.name}+"), ("x",), 1, 20, 300, 4000)
 
     install(
         monkeypatch, first=Study(add_tasks=add_one), none=Study(), last=Study(add_tasks=add_one)
@@ -108,7 +108,7 @@ def test_what_studies_add_to_a_flow_is_added_one_after_the_other(monkeypatch):
     added = Options().add_tasks(chain())
     assert seen == ["chain-4", "chain-4+"]
     assert added.flow.name == "chain-4++"
-    assert added[1:] == (("x", "x"), 2, 40, 600)
+    assert added[1:] == (("x", "x"), 2, 40, 600, 8000)
 
 
 def test_a_study_may_decide_how_many_iterations_lie_between_two_verifications(monkeypatch):

@@ -224,3 +224,7 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
 def test_one_iteration_between_verifications_is_the_configuration_without_the_flag():
     assert parse("--check-every", "1").configuration_flags == parse().configuration_flags == {}
     assert parse("--check-every", "8").configuration_flags == {"check_every": 8}
+    both = parse("--in-flight", "2", "--check-every", "2").configuration_flags
+    assert both == parse("--in-flight", "2").configuration_flags == {"in_flight": 2}
+    several = parse("--in-flight", "2", "--check-every", "8").configuration_flags
+    assert several == {"check_every": 8, "in_flight": 2}

@@ -14,11 +14,12 @@ from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import validate
 from dataflow.plan.options import FLAGS
-from dataflow.plan.plan import resolve_plan
+from dataflow.plan.plan import PROCESS_BYTES, resolve_plan
 
 MIB = 2**20
 DELIVERED = 448 * MIB  # bytes per iteration of the demo for all readers
 SENT = (32 + 96 + 64 + 160) * MIB
+PROCESSES = 4 * PROCESS_BYTES  # the driver and three models
 LARGE = 2**40
 
 
@@ -44,11 +45,11 @@ LARGE = 2**40
             {},
             "of object",
         ),
-        ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED, "shared": 0}, ""),
+        ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED + PROCESSES, "shared": 0}, ""),
         (
             "torch gloo",
             [],
-            {"memory": 3 * SENT + 2 * DELIVERED - 1, "shared": 0},
+            {"memory": 3 * SENT + 2 * DELIVERED + PROCESSES - 1, "shared": 0},
             "of memory with online-dpo",
         ),
         ("torch mapped", [], {"shared": 3 * SENT}, ""),
@@ -80,6 +81,20 @@ def test_messages_that_do_not_fit_are_rejected(
         else nullcontext()
     ):
         make_plan(runtime, "--transport", transport, *flags)
+
+
+def test_processes_that_do_not_fit_are_rejected_however_small_the_messages_are(
+    monkeypatch, make_plan
+):
+    flags = ("--transport", "gloo", "--flow", "fan-out", "--message-bytes", "1KiB", "--actors")
+    free = SimpleNamespace(available=20 * PROCESS_BYTES)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+    monkeypatch.setattr(validate, "limited_memory", lambda: LARGE)
+    assert make_plan("torch", *flags, "16").memory_bytes < free.available
+    with pytest.raises(UsageError, match=r"^gloo needs .* of memory .*: start fewer than \d+ proc"):
+        make_plan("torch", *flags, "40")
+    alone = make_plan("torch", "--transport", "memcpy", *KILOBYTES)
+    assert alone.processes == 1  # all actors are in the driver's process
 
 
 def test_a_configuration_of_a_suite_that_does_not_fit_is_skipped(monkeypatch, no_gpu):

@@ -54,6 +54,26 @@ def test_a_record_is_read_as_it_was_written_also_compressed(tmp_path, record):
     assert files.load_all([tmp_path]) == [record]
 
 
+def test_other_json_files_below_a_folder_are_passed_over_and_damaged_records_are_not(
+    tmp_path, record
+):
+    files.create(tmp_path / "run-1" / "refs.json", record)
+    ages = tmp_path / "evidence" / "code-ages.json"
+    ages.parent.mkdir()
+    ages.write_bytes((RESULTS / "evidence" / "code-ages.json").read_bytes())
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "running.json").touch()  # of a script that has not ended
+    assert files.load_all([tmp_path]) == [record]
+    with pytest.raises(RecordError, match=r"evidence has no records \(\*.json"):
+        files.load_all([ages.parent])
+    with pytest.raises(RecordError, match=r"code-ages.json cannot be read as a record"):
+        files.load_all([ages])
+    for damaged in ('{"runs": []}', '{"schema_version": 9}', '{"workload":'):
+        (tmp_path / "damaged.json").write_text(damaged)
+        with pytest.raises(RecordError, match=r"damaged.json cannot be read as a record"):
+            files.load_all([tmp_path])
+
+
 @pytest.mark.parametrize("save", [files.save, files.create])
 @pytest.mark.parametrize(
     ("error", "raised"), [(KeyboardInterrupt, KeyboardInterrupt), (OSError(28, ""), RecordError)]

@@ -139,6 +139,43 @@ def reads_with_the_progress_thread():
     return [by_median(find("published/rdt", "peers nixl-read-thread"))]
 
 
+def memory_of(folder: str, name: str) -> float:
+    """Return the GiB of the run that needed most; of several results of this name, of the largest messages."""
+    results = find_all(folder, name)
+    largest = max(results, key=lambda result: result.workload.bytes_per_iteration)
+    return largest.peak_memory_bytes / GIB
+
+
+@says(
+    "docs/rdt.md",
+    "Each takes less than half of the time, with {} and {} GiB of memory instead of {} GiB",
+)
+def memory_and_time_of_new_and_used_memory():
+    pairs = {NIXL: "rdt nixl-pull", f"rdt nixl{KEPT}": "rdt nixl"}
+    for used, new in pairs.items():
+        slower = find("published/rdt", new)
+        for faster in find_all("published/rdt", used):
+            if faster.workload == slower.workload:
+                assert by_median(faster) < by_median(slower) / 2
+    used_memory = [memory_of("published/rdt", name) for name in pairs]
+    new_memory = [memory_of("published/rdt", name) for name in pairs.values()]
+    assert max(new_memory) - min(new_memory) < 0.05
+    return *used_memory, max(new_memory)
+
+
+@says("docs/results.md", "they needed {} to {} % of the time in a campaign, and more memory: queues {} GiB "
+      "instead of {} GiB, and references {} GiB instead of {} GiB")  # fmt: skip
+def time_and_memory_of_queues_and_references():
+    shares = []
+    memory = []
+    for name in ("store driver-queue", "store refs"):
+        kept = load_headline()[name + KEPT]
+        for plain, changed in zip(load_headline()[name], kept, strict=True):
+            shares.append(100 * by_median(changed) / by_median(plain))
+        memory += [largest_memory(name + KEPT), largest_memory(name)]
+    return [min(shares), max(shares), *memory]
+
+
 @says("README.md", "up to {} GiB instead of {} GiB with plain references")
 def memory_of_references():
     return largest_memory(REFS), largest_memory("store refs")
@@ -162,6 +199,19 @@ def load_sizes() -> dict[int, dict[bool, Result]]:
         is_kept = bool(result.configuration.flags.get("retain_memory"))
         found[result.workload.bytes_per_iteration][is_kept] = result
     return {size: found[size] for size in sorted(found) if size >= 16 * MIB}
+
+
+@says(
+    "docs/page-faults.md",
+    "took {} to {} % of the time (below), but the processes needed more memory: {} to {} GiB instead of {} to {} GiB",
+)
+def shares_by_mean_and_their_memory():
+    shares = [100 / divide(sides, mean)[0] for sides in load_sizes().values()]
+    memory = {}
+    for is_kept in (True, False):
+        of_sizes = [sides[is_kept].peak_memory_bytes / GIB for sides in load_sizes().values()]
+        memory[is_kept] = [min(of_sizes), max(of_sizes)]
+    return [min(shares), max(shares), *memory[True], *memory[False]]
 
 
 def share_of_slow(result: Result) -> float:

@@ -121,6 +121,16 @@ def test_a_page_does_not_give_a_factor_again_that_campaigns_have(headline):
     assert [row[-1] for row in section.table.cells] == ["1", "see campaigns"]
 
 
+def test_no_chart_has_a_factor_that_its_table_leaves_to_the_campaigns(headline):
+    in_campaigns = {measured_key(row.newest) for row in headline}
+    records = [make_record("driver-queue", [3.0], [3.1], [2.9], table="peers")]
+    records.append(make_record("shm", [0.3], [0.31], [0.29], runtime="graph", table="peers"))
+    for known, has_factor in ((in_campaigns, False), ((), True)):
+        (section,) = sections(group_results(records), known)
+        assert ("times as fast" in section.chart.title) == has_factor
+        assert (section.table.cells[1][-1] == "see campaigns") != has_factor
+
+
 def names_on_page(section, column):
     """Return the cells of a column in the rows that a page has."""
     cells = [row[column] for row in section.table.cells]

@@ -334,3 +334,39 @@ def test_each_configuration_is_compared_with_the_first_one_or_it_is_said_why_not
     for sentence, start in zip(sentences, words, strict=False):
         assert sentence.startswith(start)
     assert sentences[1] == "store bytes has no result to compare: failed: no space."
+
+
+def test_a_chart_says_of_the_fastest_what_the_table_says():
+    kept = {"retain_memory": True}
+    records = [
+        make_record("driver-queue", *of_memory(1.0, 7)),
+        make_record("driver-queue", *of_memory(0.1, 15.5), flags=kept),
+        make_record("refs", *of_memory(0.25, 6)),
+    ]
+    section = find(build(*records), "results")
+    factors = column(section, "times as fast as store driver-queue")
+    factor, memory = factors["store driver-queue --retain-memory"].split(" with ")
+    assert re.fullmatch(r"10 \(.* to .*\)", factor)
+    assert section.chart.title.startswith(
+        f"store driver-queue --retain-memory is {factor} times as fast as store driver-queue, with {memory}.\nTime"
+    )
+    del records[1]
+    section = find(build(*records), "results")
+    factor = column(section, "times as fast as store driver-queue")["store refs"]
+    expected = f"store refs is {factor} times as fast as store driver-queue.\nTime per iteration: "
+    assert section.chart.title.startswith(expected)
+
+
+def three_runs(seconds):
+    return [[seconds * noise] for noise in (1, 1.01, 0.99)]
+
+
+def test_a_chart_of_a_sweep_has_no_factor_because_its_table_has_none():
+    fields = {"table": "sweep-iteration-bytes"}
+    records = []
+    for size in (2**20, 2**23):
+        sized = {"iteration_bytes": size, **fields}
+        records.append(make_record("refs", *three_runs(1.0), **sized))
+        records.append(make_record("shm", *three_runs(0.1), runtime="graph", **sized))
+    section = find(build(*records), "sweeps")
+    assert section.chart.title.startswith("Milliseconds per iteration by bytes per iteration: ")

@@ -18,6 +18,7 @@ from common.flags import make_parser
 from dataflow import __main__ as program
 from dataflow.commands import answer, archive, compare, replay, report, run
 from dataflow.commands import list as list_command
+from dataflow.errors import UsageError
 from dataflow.flows.catalogue import FLOWS
 from dataflow.measure import supervisor
 from dataflow.plan import validate
@@ -192,6 +193,17 @@ def test_version_is_that_of_the_project(capsys):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert program.main(["--version"]) == 0
     assert capsys.readouterr().out == f"{project['name']} {project['version']}\n"
+
+
+@pytest.mark.parametrize(("verb", "advice"), [
+    ("profile", ": the program raymeter profiles, as in `raymeter train.py` (docs/profile.md)"),
+    ("explain", ": give run, list, report, compare, answer, nodes, replay, archive"),
+    ("rport", ": did you mean report?"),
+])  # fmt: skip
+def test_an_unknown_verb_is_one_line_and_a_suggestion_is_similar(verb, advice):
+    with pytest.raises(UsageError) as error:
+        program.main([verb, "train.py"])
+    assert str(error.value) == f"unknown verb {verb}{advice}"
 
 
 @pytest.mark.parametrize(("target", "is_for_tests"), [

@@ -78,7 +78,9 @@ def test_too_little_shared_memory_for_ray_itself_is_not_a_question_of_the_batch(
     ("graph", ["--output", "/proc/no/record"], "--output /proc/no/record: No such file or directory"),
     ("graph", ["--output", __file__], f"--output {__file__}: File exists: give another one"),
     ("store", ["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: Connection refused: give another one"),
-    ("store", ["--rounds", "3"], "unknown flag --rounds: did you mean --iterations? (--help"),
+    ("store", ["--rounds", "3"], "unknown flag --rounds (--help lists the flags)"),
+    ("store", ["--iteration", "5"], "unknown flag --iteration: did you mean --iterations? (--help"),
+    ("graph", ["--warm", "5"], "unknown flag --warm: did you mean --warmup? (--help"),
 ])  # fmt: skip
 def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
     with pytest.raises(SystemExit) as end:

@@ -178,6 +178,16 @@ def test_the_newest_records_are_drawn_beside_themselves(plot, write, tmp_path):
     assert plot(root=tmp_path)[-1] == str(tmp_path / "results" / "run-2" / "benchmark_result.svg")
 
 
+def test_other_json_files_in_a_folder_of_records_are_passed_over(plot, write, tmp_path):
+    write("one.json", "refs", [1.0])
+    (tmp_path / "evidence").mkdir()
+    ages = ROOT / "results" / "evidence" / "code-ages.json"
+    shutil.copy(ages, tmp_path / "evidence")
+    assert plot(tmp_path)[0] == "store refs: 100 s for 100 iterations"
+    with pytest.raises(SystemExit, match="evidence has no records"):
+        plot(tmp_path / "evidence")
+
+
 def test_an_archive_is_drawn_as_its_single_records_are(plot, write, tmp_path):
     shutil.copy(ROOT / "plot_results.py", tmp_path)
     write("results/run-1/one.json", "refs", [1.0])

@@ -12,7 +12,7 @@ from msgspec import Meta
 from dataflow.flows.flow import Edge, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Field, Message
 from dataflow.plan.flag import flag
-from dataflow.studies.chatlearn.layout import ModelLayout, make_layouts, parse_counts
+from dataflow.studies.chatlearn.layout import ModelLayout, make_layouts, parse_counts, without_ones
 from dataflow.study import Added
 
 TRANSPORT = "store ref-queue"
@@ -58,6 +58,7 @@ class ChatLearnFlags:
         None,
         "replicas of models, which get whole messages in turn: policy=2,reference=3",
         str,
+        normal_form=without_ones,
         metavar="MODEL=N,...",
     )
     ranks: str | None = _flag(
@@ -65,6 +66,7 @@ class ChatLearnFlags:
         "ranks of each replica of a model (tensor times pipeline parallel): policy=2. All ranks get each message, and "
         "the last one answers",
         str,
+        normal_form=without_ones,
         metavar="MODEL=N,...",
     )
     trainers: int | None = _flag(
@@ -128,7 +130,8 @@ def add_tasks(options: Any, flow: Flow) -> Added:
     memory_per_message = flags.memory_per_message(edges, flow.name)
     memory_bytes += kept_episodes * options.group_size * memory_per_message
     stored_bytes = kept_episodes * sum(micro_batch_bytes(edge.message) for edge in edges)
-    return Added(trained, ("trainer",), stored_bytes, memory_bytes, further)
+    trainers = flags.trained_models(flow.name) * flags.data_parallel
+    return Added(trained, ("trainer",), stored_bytes, memory_bytes, further, trainers)
 
 
 def memory_of_further_processes(flow: Flow, layouts: dict[str, ModelLayout], in_flight: int) -> int:

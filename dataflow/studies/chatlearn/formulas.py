@@ -6,8 +6,8 @@ examples/megatron/models), and confirmed by running it. They know nothing of thi
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dataflow.flows.chatlearn_messages import CHARACTERS_PER_TOKEN, SampleBatch
@@ -25,6 +25,9 @@ class EpisodeShape:
     trained_models: int = 0  # 0 without a trainer
     steps: int = 0  # T, of training
     data_parallel: int = 1
+    ranks: int = 0  # of one replica of each model, together
+    micro_batches: int = 0  # of a training step, for all data-parallel ranks
+    has_relay_buffer: bool = False
 
     @property
     def queues(self) -> int:
@@ -38,28 +41,57 @@ def shape_of(flow: Flow, options: Any, samples: int) -> EpisodeShape:
     inputs = len(flow.edges_from(DRIVER))
     results = len(flow.returns)
     edges = len(flow.edges) - inputs - results
+    ranks = sum(layout.ranks for layout in flags.layouts(flow.actors).values())
+    without_trainer = EpisodeShape(messages, inputs, edges, results, ranks=ranks)
     if flags.sink != "trainer":
-        return EpisodeShape(messages, inputs, edges, results)
+        return without_trainer
     trained_samples = messages * samples * max(1, flags.relay_episodes)
-    steps = math.ceil(trained_samples / flags.train_global_batch)
-    trained_models = flags.trained_models(flow.name)
-    return EpisodeShape(
-        messages, inputs, edges, results, trained_models, steps, flags.data_parallel
+    return replace(
+        without_trainer,
+        trained_models=flags.trained_models(flow.name),
+        steps=math.ceil(trained_samples / flags.train_global_batch),
+        data_parallel=flags.data_parallel,
+        micro_batches=flags.train_global_batch // flags.train_micro_batch,
+        has_relay_buffer=flags.relay_episodes > 0,
     )
 
 
 def count_operations(shape: EpisodeShape) -> dict[str, int]:
-    """Return ChatLearn's operations per episode. The payload of a message never enters its driver."""
+    """Return ChatLearn's operations per episode. The payload of a message never enters its driver.
+
+    StreamDataset asks for the size before each message. Before the first one, it asks once more, or with a relay buffer
+    as often again and once more, until the queue is empty (data/data.py, `EpisodeRelayBuffer.sync`).
+    """
     training = shape.trained_models * shape.steps * shape.data_parallel
-    gets = shape.messages * shape.queues
+    messages = shape.messages
+    gets = messages * shape.queues
+    asked_before = messages + 1 if shape.has_relay_buffer else 1
     return {
         "queue_actors": 1 + shape.queues,
-        "driver_put": gets + shape.messages,
+        "driver_put": gets + messages,
         "driver_get": gets,
+        "driver_qsize": messages + 1,
         "driver_payload_gets": 0,
+        "model_tasks": messages * shape.ranks,
+        "stream_dataset_get": messages,
+        "stream_dataset_qsize": messages + asked_before,
+        "trainer_queue_actors": 1 + shape.trained_models if shape.trained_models else 0,
         "trainer_put": training,
         "trainer_get": training,
+        "trainer_blocking_gets": shape.steps * shape.micro_batches,
     }
+
+
+def find_turns(replicas: int, earlier: int, episodes: Sequence[int]) -> list[list[int]]:
+    """Return which replica gets each message, by episode: they take turns, which go on across episodes.
+
+    `earlier` messages came before these episodes, whose numbers of messages are given.
+    """
+    turns: list[list[int]] = []
+    for messages in episodes:
+        turns.append([number % replicas for number in range(earlier, earlier + messages)])
+        earlier += messages
+    return turns
 
 
 # Formulas of a message: B samples, L (DPO: S) padded length, p prompt tokens, a response tokens.

@@ -39,14 +39,27 @@ def process_name(model: str, replica: int, rank: int) -> str:
 
 def parse_counts(flag: str, text: str | None) -> dict[str, int]:
     """Return the numbers of `policy=2,reference=3` by name; raise ValueError with one line if it cannot be read."""
+    if text is None:
+        return {}
     counts: dict[str, int] = {}
-    for part in text.split(",") if text else []:
+    for part in text.split(","):
         name, _, number = part.partition("=")
+        if not name or not number:
+            raise ValueError(f"{flag} '{text}': give MODEL=N, such as policy=2,reference=3")
         is_number = number.isascii() and number.isdecimal()
-        if not is_number or name in counts:
+        if not is_number or not 1 <= int(number) <= MAX_PROCESSES:
+            raise ValueError(f"{flag} {part}: give a whole number from 1 to {MAX_PROCESSES}")
+        if name in counts:
             raise ValueError(f"{flag} {text}: give each model once, such as policy=2,reference=3")
         counts[name] = int(number)
     return counts
+
+
+def without_ones(text: str | None) -> str | None:
+    """Return `policy=2` for `policy=2,reference=1`: the numbers that change a layout, by name; None if none does."""
+    counts = parse_counts("", text)
+    words = [f"{name}={counts[name]}" for name in sorted(counts) if counts[name] != 1]
+    return ",".join(words) or None
 
 
 def make_layouts(

@@ -16,6 +16,7 @@ from dataflow.studies.chatlearn.formulas import (
     count_bytes,
     count_operations,
     find_formulas,
+    find_turns,
     shape_of,
 )
 
@@ -24,9 +25,24 @@ OPERATIONS = {
     "queue_actors": "queue actors",
     "driver_put": "driver put",
     "driver_get": "driver get",
+    "driver_qsize": "driver qsize",
     "driver_payload_gets": "driver payload gets",
+    "model_tasks": "model tasks",
+    "stream_dataset_get": "StreamDataset get",
+    "stream_dataset_qsize": "StreamDataset qsize",
+    "trainer_queue_actors": "trainer queue actors",
     "trainer_put": "trainer put",
     "trainer_get": "trainer get",
+    "trainer_blocking_gets": "trainer blocking gets",
+}
+# A terminal leaves them out first: they are as many as others, or the same in most layouts.
+LESS_IMPORTANT = {
+    "driver_get",
+    "trainer_get",
+    "stream_dataset_get",
+    "stream_dataset_qsize",
+    "driver_qsize",
+    "trainer_queue_actors",
 }
 
 
@@ -74,7 +90,7 @@ def format_equal(is_equal: bool) -> str:
 
 
 def operation_column(name: str, header: str) -> Column:
-    rank = 1 if name.endswith("_get") else 0  # as many as puts, so a terminal leaves them out first
+    rank = 1 if name in LESS_IMPORTANT else 0
     return Column(header, lambda result: format_operation(result, name), rank)
 
 
@@ -108,17 +124,26 @@ def name_replicas(turn: Iterable[int]) -> str:
 
 
 def describe_order(group: Group) -> str:
-    """Return which replicas got the messages of two episodes, as they were recorded."""
+    """Return which replicas got the messages of two episodes, as they were recorded, and whether ChatLearn's do."""
     sentences: list[str] = []
     for result in sort_by_layout(group):
+        earlier = count_untimed(result)
+        layouts = options_of_result(result).study.chatlearn.layouts(result.flow.actors)
         order = measured_of(result)[0].replica_order
         for model, episodes in order.items():
-            texts = [name_replicas(turn) for turn in episodes]
-            turns = ", then ".join(texts)
+            turns = ", then ".join(name_replicas(turn) for turn in episodes)
+            expected = find_turns(layouts[model].replicas, earlier, [*map(len, episodes)])
             sentences.append(
-                f"The replicas of {model} got the messages of two episodes in this order: {turns}."
+                f"The replicas of {model} got the messages of two episodes in this order: {turns}. "
+                f"Equal to the turns of ChatLearn, which begin at r0 with the first of {earlier} earlier messages and "
+                f"go on across episodes: {format_equal(episodes == expected)}."
             )
     return " ".join(sentences)
+
+
+def count_untimed(result: Result) -> int:
+    """Return how many messages came before the first timed episode: the very first one, and those of the warm-up."""
+    return 1 + len(result.shown_runs[0].warmup_seconds)
 
 
 @dataclass(frozen=True)

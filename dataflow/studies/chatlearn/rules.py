@@ -65,10 +65,10 @@ def find_layout_errors(options: Any, flow: Flow) -> Iterator[str]:
             models = ", ".join(flow.actors)
             yield f"{flag_name(name)} {model}: {flow.name} has no such model: give {models}"
     for model, layout in flags.layouts(flow.actors).items():
-        if not 1 <= layout.processes <= MAX_PROCESSES:
+        if layout.processes > MAX_PROCESSES:
             yield (
-                f"--replicas and --ranks: {model} has {layout.replicas} times {layout.ranks} processes: give 1 to "
-                f"{MAX_PROCESSES}"
+                f"--replicas and --ranks: {model} has {layout.replicas} times {layout.ranks} processes: give "
+                f"{MAX_PROCESSES} or less"
             )
 
 

@@ -23,11 +23,15 @@ from dataflow.flows.catalogue import build_flow
     ("ref-queue --replicas critic=2", "--replicas critic: online-dpo has no such model: give policy"),
     ("ref-queue --ranks critic=2", "--ranks critic: online-dpo has no such model: give policy"),
     ("ref-queue --ranks stream-dataset=2 --sink trainer --message fields", "has no such model"),
-    ("ref-queue --replicas policy=0", "policy has 0 times 1 processes: give 1 to 64"),
-    ("ref-queue --replicas reward=9 --ranks reward=8", "reward has 9 times 8 processes: give 1 to 64"),
-    ("ref-queue --ranks policy", "--ranks policy: give each model once, such as policy=2,reference=3"),
-    ("ref-queue --ranks policy=-1", "--ranks policy=-1: give each model once"),
-    ("ref-queue --replicas policy=2.5", "--replicas policy=2.5: give each model once"),
+    ("ref-queue --replicas policy=0", "--replicas policy=0: give a whole number from 1 to 64"),
+    ("ref-queue --replicas reward=9 --ranks reward=8", "reward has 9 times 8 processes: give 64 or less"),
+    ("ref-queue --ranks policy", "--ranks 'policy': give MODEL=N, such as policy=2,reference=3"),
+    ("ref-queue --ranks policy=", "--ranks 'policy=': give MODEL=N, such as policy=2,reference=3"),
+    ("ref-queue --ranks =2", "--ranks '=2': give MODEL=N, such as policy=2,reference=3"),
+    ("ref-queue --ranks policy=2,", "--ranks 'policy=2,': give MODEL=N, such as policy=2,reference=3"),
+    ("ref-queue --ranks policy=-1", "--ranks policy=-1: give a whole number from 1 to 64"),
+    ("ref-queue --replicas policy=2.5", "--replicas policy=2.5: give a whole number from 1 to 64"),
+    ("ref-queue --replicas policy=65", "--replicas policy=65: give a whole number from 1 to 64"),
     ("ref-queue --replicas policy=2,policy=2", "--replicas policy=2,policy=2: give each model once"),
     ("ref-queue --data-parallel 2", "--data-parallel is a flag of the trainer: give --sink trainer too"),
     ("ref-queue --relay-episodes 2", "--relay-episodes is a flag of the trainer: give --sink trainer too"),
@@ -50,6 +54,24 @@ from dataflow.flows.catalogue import build_flow
 ])  # fmt: skip
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(no_gpu, flags, reason):
     assert reason in reject_options("store", "--transport", *flags.split())
+
+
+@pytest.mark.parametrize("flag", ["--replicas", "--ranks"])
+def test_an_empty_text_of_a_layout_is_rejected(no_gpu, flag):
+    error = reject_options("store", "--transport", "ref-queue", flag, "")
+    assert error == f"{flag} '': give MODEL=N, such as policy=2,reference=3"
+
+
+@pytest.mark.parametrize("flag", ["replicas", "ranks"])
+def test_one_process_of_a_model_is_the_configuration_without_the_flag(make_plan, flag):
+    def flags_of(text):
+        plan = make_plan("store", "--transport", "ref-queue", f"--{flag}", text)
+        return plan.configuration.flags
+
+    assert flags_of("policy=1") == flags_of("policy=1,reference=1") == {}
+    assert flags_of("reward=2,policy=3,reference=1") == {flag: "policy=3,reward=2"}
+    unknown = reject_options("store", "--transport", "ref-queue", f"--{flag}", "critic=1")
+    assert "online-dpo has no such model" in unknown
 
 
 @pytest.mark.parametrize("fields", ["x int64 8kB, y int64 80B", "x int64 800008B"])

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test replicas and ranks of ChatLearn's models: the order of the replicas, and who gets and answers a message."""
 
+import re
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
+import psutil
 import pytest
+from conftest import reject_options
 from in_process import LocalEdge
 from local_episodes import episode_flags, make_runner
 
 from dataflow.endpoints.inbox import Views
 from dataflow.flows.message import flat_message
+from dataflow.plan import validate
+from dataflow.plan.plan import PROCESS_BYTES
 from dataflow.studies.chatlearn.driver import Driver
 from dataflow.studies.chatlearn.layout import ModelLayout
 from dataflow.studies.chatlearn.models import ChatLearnActor
@@ -146,6 +152,28 @@ def test_messages_that_are_missing_or_too_many_are_wrong(numbers, wrong_bytes):
     assert edge.send(7) == 7  # whatever was wrong before
 
 
+def test_processes_of_models_and_trainers_that_do_not_fit_are_rejected(
+    monkeypatch, make_plan, no_gpu
+):
+    sizes = "--flow ppo --batch-size 8 --prompt-len 8 --response-len 6 --episode 4 --in-flight 4"
+    flags = ("--transport", "ref-queue", *sizes.split())
+    trainers = ("--sink", "trainer", "--trainers", "16", "--data-parallel", "16")
+    monkeypatch.setattr(validate, "limited_memory", lambda: 2**40)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**40))
+    alone = make_plan("store", *flags)
+    assert alone.processes == 5  # the driver and four models
+    # StreamDataset is one more.
+    assert make_plan("store", *flags, *trainers).processes == 5 + 1 + 16 * 16
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=24 * 2**30))
+    layout = ",".join(f"{model}=64" for model in alone.task_flow.actors)
+    for layouts in (("--replicas", layout), ("--ranks", layout), trainers):
+        error = reject_options("store", *flags, *layouts)
+        assert re.fullmatch(
+            r"ref-queue needs 3\d.* GiB of memory with ppo.*, and 24 GiB are free: start fewer than 2\d\d processes",
+            error,
+        )
+
+
 def test_every_process_needs_memory_and_a_share_of_the_gpus(make_plan):
     flags = ("--transport", "ref-queue", "--flow", "ppo", "--in-flight", "2", "--batch-size", "8")
     alone = make_plan("store", *flags)
@@ -154,5 +182,6 @@ def test_every_process_needs_memory_and_a_share_of_the_gpus(make_plan):
     inputs = sum(edge.bytes for edge in flow.edges_to("reward"))
     added = several.resident_bytes - alone.resident_bytes
     assert added == 5 * (5 * flow.message("reward").bytes + 3 * inputs)
+    assert several.memory_bytes - alone.memory_bytes == added + 5 * PROCESS_BYTES
     assert replace(alone, device="cuda", gpus=4).gpus_per_actor == 1
     assert replace(several, device="cuda", gpus=3).gpus_per_actor == pytest.approx(1 / 3, abs=1e-4)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test the tables that compare recorded operations and bytes with ChatLearn's formulas."""
 
+from dataclasses import replace
+
 import pytest
 from local_episodes import episode_flags, make_runner
-from made_records import make_run
+from made_records import make_record, make_run
 
 from dataflow.analysis.result import group_results
 from dataflow.report.sections import sections
+from dataflow.studies.chatlearn.counts import OPERATIONS
 from dataflow.studies.chatlearn.formulas import EpisodeShape, count_bytes, count_operations
+from dataflow.studies.chatlearn.operation_tables import OPERATIONS as COLUMNS
 
 TRAINED = ("--sink", "trainer", "--train-global-batch", "16", "--train-micro-batch", "2")
 
@@ -22,7 +26,8 @@ def make_measured_record(make_plan, monkeypatch, tmp_path):
         record = done.plan.new_record()
         record.table = "chatlearn-operations"
         record.environments = {"0": {"cpu_model": "Test CPU", "gpus": []}}
-        record.runs = [make_run([0.001] * 8, group_seconds=[0.004] * 2, measured=done.run.measured)]
+        seconds = {"group_seconds": [0.004] * 2, "warmup_seconds": [0.001] * 2}
+        record.runs = [make_run([0.001] * 8, **seconds, measured=done.run.measured)]
         return record
 
     return make
@@ -55,11 +60,49 @@ def test_each_layout_is_compared_with_the_formulas(make_measured_record):
     assert {row["driver put"] for row in rows} == {"36"}
     # Two steps per episode for each of two models.
     assert [row["trainer put"] for row in rows] == ["4", "8", "8", "4"]
-    (section,) = [s for s in sections(group_results(records)) if s.name == "chatlearn-operations"]
-    assert (
-        "reference got the messages of two episodes in this order: r0 r1 r2 r0, then r1 r2 r0 r1."
-        in section.sentence
-    )
+    assert {row["driver qsize"] for row in rows} == {"5"}
+    # The layout with two ranks of policy has one more per message. Only the relay buffer asks twice per message.
+    assert [row["model tasks"] for row in rows] == ["16", "16", "16", "20"]
+    assert [row["StreamDataset qsize"] for row in rows] == ["5", "5", "9", "5"]
+    assert [row["trainer blocking gets"] for row in rows] == ["16", "16", "32", "16"]
+
+
+def test_the_order_of_replicas_is_compared_with_turns_from_the_first_message(make_measured_record):
+    layout = ("--replicas", "policy=2,reference=3")
+    record = make_measured_record("--flow", "ppo", *TRAINED, *layout)
+
+    def sentence():
+        built = sections(group_results([record]))
+        return next(s for s in built if s.name == "chatlearn-operations").sentence
+
+    begin = "got the messages of two episodes in this order:"
+    end = "begin at r0 with the first of 3 earlier messages and go on across episodes: yes."
+    for model, turns in (
+        ("policy", "r1 r0 r1 r0, then r1 r0 r1 r0"),
+        ("reference", "r0 r1 r2 r0, then r1 r2 r0 r1"),
+    ):
+        same = (
+            f"The replicas of {model} {begin} {turns}. Equal to the turns of ChatLearn, which {end}"
+        )
+        assert same in sentence()
+    record.runs[0].measured["chatlearn"]["replica_order"]["policy"][1][0] = 0
+    assert sentence().count("across episodes: no.") == 1
+    # Without the untimed messages, ChatLearn's turns would begin with the first replica of each model.
+    record.runs[0].warmup_seconds = [0.001]
+    assert sentence().count("across episodes: no.") == 2
+
+
+def test_every_recorded_operation_has_a_column_and_a_formula(make_measured_record):
+    record = make_measured_record("--flow", "ppo", *TRAINED)
+    operations = record.runs[0].measured["chatlearn"]["operations"]
+    assert operations.keys() == {*OPERATIONS}
+    for name in OPERATIONS:
+        expected = operations[name]
+        operations[name] += 1
+        (row,) = rows_of([record], "chatlearn-operations")
+        assert row[COLUMNS[name]] == f"{expected + 1} (ChatLearn: {expected})"
+        assert row["equal"] == "no"
+        operations[name] = expected
 
 
 def test_other_counts_are_shown_beside_those_of_chatlearn(make_measured_record):
@@ -90,15 +133,23 @@ def test_bytes_of_each_message_are_compared_with_the_formulas(make_measured_reco
 
 def test_formulas_are_those_of_chatlearn():
     """Numbers that were worked out by hand, at sizes of its llama2-7B script: 8 messages, 2 trained models, 8 steps."""
-    ppo = EpisodeShape(8, 1, 5, 2, trained_models=2, steps=8, data_parallel=2)
+    ppo = EpisodeShape(8, 1, 5, 2, 2, steps=8, data_parallel=2, ranks=32, micro_batches=16)
     assert count_operations(ppo) == {
         "queue_actors": 9,
         "driver_put": 72,
         "driver_get": 64,
+        "driver_qsize": 9,
         "driver_payload_gets": 0,
+        "model_tasks": 256,  # each of four models has eight ranks
+        "stream_dataset_get": 8,
+        "stream_dataset_qsize": 9,
+        "trainer_queue_actors": 3,
         "trainer_put": 32,
         "trainer_get": 32,
+        "trainer_blocking_gets": 128,
     }
+    relayed = replace(ppo, has_relay_buffer=True)
+    assert count_operations(relayed) == count_operations(ppo) | {"stream_dataset_qsize": 17}
     sizes = {"batch_size": 128, "prompt_len": "512", "response_len": "512"}
     online_dpo = count_bytes("online-dpo", sizes)
     characters = 4 * 128 * 512  # of the prompts, and as many of the responses
@@ -110,3 +161,16 @@ def test_formulas_are_those_of_chatlearn():
         "input": 24 * 131_072 + 1024,
         "reference": 24 * 131_072 + 2048,
     }
+
+
+def test_the_chart_of_episodes_has_no_factor_because_its_table_divides_by_another_configuration():
+    fields = {"table": "chatlearn", "message": "fields", "batch_size": 8}
+    times = {"ref-queue": 1.0, "refs": 0.5, "numpy": 0.05}
+    records = []
+    for name, seconds in times.items():
+        runs = [[seconds * noise] for noise in (1, 1.01, 0.99)]
+        records.append(make_record(name, *runs, as_sent=name == "ref-queue", **fields))
+    section = next(s for s in sections(group_results(records)) if s.chart)
+    assert section.chart.title.startswith("Time per iteration: online DPO, ")
+    header = "times as fast as ref-queue as sent"
+    assert header in section.table.headers
