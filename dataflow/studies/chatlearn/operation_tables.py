@@ -35,15 +35,6 @@ OPERATIONS = {
     "trainer_get": "trainer get",
     "trainer_blocking_gets": "trainer blocking gets",
 }
-# A terminal leaves them out first: they are as many as others, or the same in most layouts.
-LESS_IMPORTANT = {
-    "driver_get",
-    "trainer_get",
-    "stream_dataset_get",
-    "stream_dataset_qsize",
-    "driver_qsize",
-    "trainer_queue_actors",
-}
 
 
 def measured_of(result: Result) -> list[Measured]:
@@ -77,28 +68,49 @@ def format_operation(result: Result, name: str) -> str:
     return text if counts == {expected} else f"{text} (ChatLearn: {expected})"
 
 
-def has_equal_operations(result: Result) -> bool:
-    expected = expected_operations(result)
-    for measured in measured_of(result):
-        if any(measured.operations[name] != count for name, count in expected.items()):
-            return False
-    return True
+@dataclass(frozen=True)
+class OperationRow:
+    """One kind of operation, and how often each layout does it in an episode."""
+
+    name: str  # in records
+    results: Sequence[Result]  # of each layout
+
+    @property
+    def header(self) -> str:
+        return OPERATIONS[self.name]
+
+    @property
+    def is_equal(self) -> bool:
+        """Return whether all runs of all layouts have as many as ChatLearn."""
+        for result in self.results:
+            expected = expected_operations(result)[self.name]
+            for measured in measured_of(result):
+                if measured.operations[self.name] != expected:
+                    return False
+        return True
 
 
 def format_equal(is_equal: bool) -> str:
     return "yes" if is_equal else "no"
 
 
-def operation_column(name: str, header: str) -> Column:
-    rank = 1 if name in LESS_IMPORTANT else 0
-    return Column(header, lambda result: format_operation(result, name), rank)
+def list_operations(group: Group) -> list[OperationRow]:
+    results = sort_by_layout(group)
+    return [OperationRow(name, results) for name in OPERATIONS]
 
 
-OPERATION_COLUMNS = (
-    Column("layout", format_layout),
-    *(operation_column(name, header) for name, header in OPERATIONS.items()),
-    Column("equal", lambda result: format_equal(has_equal_operations(result))),
-)
+def layout_column(result: Result) -> Column:
+    return Column(format_layout(result), lambda row: format_operation(result, row.name))
+
+
+def operation_columns(group: Group) -> Sequence[Column]:
+    """Return a column per layout, between the operation and whether all its counts are those of ChatLearn."""
+    layouts = [layout_column(result) for result in sort_by_layout(group)]
+    return (
+        Column("operation", attrgetter("header")),
+        *layouts,
+        Column("equal", lambda row: format_equal(row.is_equal)),
+    )
 
 
 def sort_by_layout(group: Group) -> list[Result]:
@@ -199,8 +211,8 @@ MESSAGE_TABLE = Table(
 )
 OPERATION_TABLE = Table(
     "chatlearn-operations",
-    columns=lambda group: OPERATION_COLUMNS,
-    rows=sort_by_layout,
+    columns=operation_columns,
+    rows=list_operations,
     title=title_of,
     sentence=describe_order,
     before=(MESSAGE_TABLE,),

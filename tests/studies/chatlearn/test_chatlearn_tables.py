@@ -45,26 +45,40 @@ def rows_of(records, name):
     return rows
 
 
+def counts_by_layout(rows, operation):
+    """Return the counts of an operation, as the table has them, by layout; and whether all are equal."""
+    (row,) = [dict(row) for row in rows if row["operation"] == operation]
+    row.pop("operation")
+    equal = row.pop("equal")
+    return row, equal
+
+
 def test_each_layout_is_compared_with_the_formulas(make_measured_record):
     layouts = ((), ("--replicas", "reference=3", "--ranks", "policy=2"), ("--data-parallel", "2"),
                ("--relay-episodes", "2"))  # fmt: skip
     records = [make_measured_record("--flow", "ppo", *TRAINED, *flags) for flags in layouts]
     rows = rows_of(records, "chatlearn-operations")
-    assert [row["layout"] for row in rows] == [
+    assert [row["operation"] for row in rows] == [*COLUMNS.values()]
+    assert {row["equal"] for row in rows} == {"yes"}
+    names = [
         "one process per model",
         "--data-parallel 2",
         "--relay-episodes 2",
         "--replicas reference=3 --ranks policy=2",
     ]
-    assert {row["equal"] for row in rows} == {"yes"}
-    assert {row["driver put"] for row in rows} == {"36"}
-    # Two steps per episode for each of two models.
-    assert [row["trainer put"] for row in rows] == ["4", "8", "8", "4"]
-    assert {row["driver qsize"] for row in rows} == {"5"}
-    # The layout with two ranks of policy has one more per message. Only the relay buffer asks twice per message.
-    assert [row["model tasks"] for row in rows] == ["16", "16", "16", "20"]
-    assert [row["StreamDataset qsize"] for row in rows] == ["5", "5", "9", "5"]
-    assert [row["trainer blocking gets"] for row in rows] == ["16", "16", "32", "16"]
+    for operation, counts in {
+        "driver put": ["36", "36", "36", "36"],
+        "driver qsize": ["5", "5", "5", "5"],
+        # Two ranks of policy have one more per message.
+        "model tasks": ["16", "16", "16", "20"],
+        # Only the relay buffer asks twice per message.
+        "StreamDataset qsize": ["5", "5", "9", "5"],
+        # Two steps per episode for each of two models.
+        "trainer put": ["4", "8", "8", "4"],
+        "trainer blocking gets": ["16", "16", "32", "16"],
+    }.items():
+        by_layout, _ = counts_by_layout(rows, operation)
+        assert by_layout == dict(zip(names, counts, strict=True))
 
 
 def test_the_order_of_replicas_is_compared_with_turns_from_the_first_message(make_measured_record):
@@ -99,20 +113,19 @@ def test_every_recorded_operation_has_a_column_and_a_formula(make_measured_recor
     for name in OPERATIONS:
         expected = operations[name]
         operations[name] += 1
-        (row,) = rows_of([record], "chatlearn-operations")
-        assert row[COLUMNS[name]] == f"{expected + 1} (ChatLearn: {expected})"
-        assert row["equal"] == "no"
+        rows = rows_of([record], "chatlearn-operations")
+        counts = {"one process per model": f"{expected + 1} (ChatLearn: {expected})"}
+        assert counts_by_layout(rows, COLUMNS[name]) == (counts, "no")
+        assert sum(row["equal"] == "no" for row in rows) == 1
         operations[name] = expected
 
 
 def test_other_counts_are_shown_beside_those_of_chatlearn(make_measured_record):
     record = make_measured_record("--flow", "grpo", "--message", "fields")
-    (row,) = rows_of([record], "chatlearn-operations")
-    assert (row["driver payload gets"], row["equal"]) == ("4 (ChatLearn: 0)", "no")
-    changed = make_measured_record("--flow", "grpo", "--message", "fields", *TRAINED)
-    changed.runs[0].measured["chatlearn"]["operations"]["trainer_get"] += 1
-    (row,) = rows_of([changed], "chatlearn-operations")
-    assert (row["trainer get"], row["equal"]) == ("3 (ChatLearn: 2)", "no")
+    rows = rows_of([record], "chatlearn-operations")
+    counts = {"without a trainer": "4 (ChatLearn: 0)"}
+    assert counts_by_layout(rows, "driver payload gets") == (counts, "no")
+    assert [row["operation"] for row in rows if row["equal"] == "no"] == ["driver payload gets"]
 
 
 def test_bytes_of_each_message_are_compared_with_the_formulas(make_measured_record):
