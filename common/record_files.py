@@ -37,7 +37,11 @@ def load_file(path: Path, kind: Any = ScriptRecord) -> list[Any]:
         return [load(path, kind)]
     records = []
     for number, line in enumerate(read_lines(path), start=1):
-        records.append(decode(line, f"line {number} of {path}", kind))
+        try:
+            record = decode(line, f"line {number} of {path}", kind)
+        except NoRecord as error:  # an archive has nothing else than records, so it is damaged
+            raise RecordError(str(error)) from None
+        records.append(record)
     return records
 
 

@@ -147,6 +147,8 @@ def damage(content, name):
         "cut off": content[: len(content) // 2],
         "other bytes": content[:-8] + bytes(8),
         "no archive": b"[]\n",
+        "a line is blank": gzip.compress(b"".join([*lines, b"\n"])),
+        "a line is no record": gzip.compress(b"".join([*lines, b"{}\n"])),
         "a line is cut off": gzip.compress(b"".join(lines)[:-9]),
         "an older version": gzip.compress(
             lines[0] + lines[1].replace(b'"schema_version":10', b'"schema_version":9')
@@ -160,6 +162,8 @@ def damage(content, name):
     ("cut off", r"records.jsonl.gz cannot be read as a record \(Compressed file ended"),
     ("other bytes", r"records.jsonl.gz cannot be read as a record \((CRC check failed|Incorrect data check|Error -3)"),
     ("no archive", r"records.jsonl.gz cannot be read as a record \(Not a gzipped file"),
+    ("a line is blank", r"line 4 of .*records.jsonl.gz cannot be read as a record"),
+    ("a line is no record", r"line 4 of .*records.jsonl.gz cannot be read as a record"),
     ("a line is cut off", "records.jsonl.gz ends in the middle of a record"),
     ("an older version", r"line 2 of .*records.jsonl.gz cannot be read as a record \(Invalid enum value 9"),
 ])  # fmt: skip
