@@ -209,6 +209,25 @@ def test_a_comparison_with_another_message_than_the_one_before_says_nothing():
     assert len(finding.messages) == 4 * 2
 
 
+def test_a_method_that_changes_its_result_now_and_then_is_not_the_same():
+    """The message between two described ones is short, and the method alone has run in between."""
+    program = make_server([None, True, True, None, None, False] + [None] * 6)
+    described = {0, 1, 2, 3, 5}
+    for number, message in enumerate(program.messages):
+        message.sent.is_short = number not in described
+        message.sent.whole = int(number in described)
+    assert not find(program)
+
+
+def test_a_comparison_after_a_message_that_was_not_summed_says_nothing():
+    program = make_server([None, True, True] + [None] * 5 + [False] + [None] * 3)
+    summed = {0, 1, 2, 8}
+    for number, message in enumerate(program.messages):
+        message.sent.whole = int(number in summed)
+    (finding,) = find(program)
+    assert len(finding.messages) == 4 * 2
+
+
 @pytest.mark.parametrize("is_same", [
     [None, True, False, None, True, None, None, None, None, None, None, None],  # the method changes it itself
     [None, None, None, False, None, None, False, None, None, None, None, None],  # never compared

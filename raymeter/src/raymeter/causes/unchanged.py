@@ -26,8 +26,8 @@ def find_unchanged(program: Program, messages: list[Message]) -> list[Message]:
     """Return the results that an actor has returned again before any other of its methods ran.
 
     The methods that change its state run in between otherwise. Nothing is a repeat if a comparison of all bytes has
-    shown a difference between two such results, or if there was none. A described message was compared with the last
-    described one, so a comparison counts only if that is the one before it.
+    shown a difference between two such results, or if there was none. A message was compared with the last one of
+    its content of which all bytes were summed, so a comparison counts only if no other method ran since that one.
     """
     by_process: dict[str, list[Message]] = defaultdict(list)
     for message in messages:
@@ -36,18 +36,32 @@ def find_unchanged(program: Program, messages: list[Message]) -> list[Message]:
             by_process[sent.process].append(message)
     changes = times_of_other_methods(program, messages)
     repeats = []
-    verified = []
+    verified: list[bool] = []
     for process, results in by_process.items():
+        verified += comparisons(process, results, changes)
         for earlier, later in pairwise(results):
             if identity_of(earlier) != identity_of(later):
                 continue
             if not changes.any_between(process, earlier, later):
                 repeats.append(later)
-                if not earlier.sent.is_short:
-                    verified.append(later.sent.is_same)
     if False in verified or True not in verified:
         return []
     return repeats
+
+
+def comparisons(process: str, results: list[Message], changes: "Changes") -> list[bool]:
+    """Return for each result whether its bytes are those of an earlier one since which no other method ran."""
+    summed: dict[int, Message] = {}  # by content: the last message of which all bytes were summed
+    found = []
+    for later in results:
+        sent = later.sent
+        earlier = summed.get(sent.content)
+        is_comparable = earlier is not None and not changes.any_between(process, earlier, later)
+        if sent.is_same is not None and is_comparable:
+            found.append(sent.is_same)
+        if sent.whole or sent.is_same is not None:
+            summed[sent.content] = later
+    return found
 
 
 @dataclass
