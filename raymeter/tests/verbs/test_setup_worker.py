@@ -20,6 +20,7 @@ USERS = os.pathsep.join(["/users/first", "/users/second"])
 @pytest.mark.parametrize(("env_vars", "expected"), [
     ({"PYTHONPATH": USERS}, f"{USERS}{os.pathsep}/package"),
     ({"PYTHONPATH": ""}, "/package"),
+    ({"PYTHONPATH": f"{os.pathsep}{USERS}"}, os.pathsep.join(["", USERS, "/package"])),  # the current folder
     ({"A": "1"}, f"/package{os.pathsep}/driver"),
 ])  # fmt: skip
 def test_the_package_stays_on_the_path(env_vars, expected, monkeypatch):
@@ -48,6 +49,25 @@ def test_rays_script_starts_a_worker_that_can_import_the_recorder(tmp_path):
     assert done.stdout == f"{tmp_path}{os.pathsep}{PACKAGES} raymeter\n", done.stderr
 
 
+def test_a_worker_starts_although_the_package_cannot_be_imported(tmp_path):
+    """Of another version of Ray, for example."""
+    package = tmp_path / "raymeter" / "inside"
+    package.mkdir(parents=True)
+    script = package / SCRIPT.name
+    script.write_text(SCRIPT.read_text())
+    (package / "ray_internals.py").write_text("raise ImportError('another Ray')")
+    words = [
+        "--language",
+        "PYTHON",
+        "--serialized-runtime-env-context",
+        "{}",
+        "-c",
+        "print('worker')",
+    ]
+    done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True)
+    assert done.stdout == "worker\n", done.stderr
+
+
 def test_a_cluster_of_the_driver_starts_workers_with_the_script(monkeypatch):
     constants = ray_internals.ray._private.ray_constants
     monkeypatch.setattr(constants, "SETUP_WORKER_FILENAME", constants.SETUP_WORKER_FILENAME)
@@ -57,4 +77,4 @@ def test_a_cluster_of_the_driver_starts_workers_with_the_script(monkeypatch):
         monkeypatch.setenv(name, "")
     assert hook.begin_to_record(None) is None
     assert Path(constants.SETUP_WORKER_FILENAME) == SCRIPT
-    assert Path(ray_internals.SETUP_WORKER).name == SCRIPT.name
+    assert Path(setup_worker.find_script()).name == SCRIPT.name

@@ -30,8 +30,7 @@ NODE_STATISTICS = "/ray.rpc.NodeManagerService/GetNodeStats"
 RUNTIME_ENV_HOOK = "RAY_RUNTIME_ENV_HOOK"
 PRELOAD = "RAY_preload_python_modules"
 UV_HOOK = "ray._private.runtime_env.uv_runtime_env_hook:hook"
-# The script with which a worker with a runtime_env starts, and the module whose `update_envs` sets its variables.
-SETUP_WORKER = os.path.join(FOLDER, "_private", "workers", "setup_worker.py")
+# The module whose `update_envs` sets the variables of a worker with a runtime_env.
 ENVIRONMENT_CONTEXT = "ray._private.runtime_env.context"
 UV_COMMAND = "ray._private.runtime_env.uv_runtime_env_hook:_get_uv_run_cmdline"
 
@@ -99,7 +98,7 @@ def environment_context() -> Any:
 
 
 def start_workers_with(script: str) -> None:
-    """Let a cluster that this process starts run a script in place of SETUP_WORKER.
+    """Let a cluster that this process starts run a script in place of Ray's setup_worker.py.
 
     Ray joins this name to a folder, and so an absolute path stays as it is. The name of the script must be the same:
     by it, Ray knows that workers without a runtime_env do not need it.

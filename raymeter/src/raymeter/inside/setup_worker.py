@@ -21,9 +21,10 @@ def keep_package(folder, update):
         settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
         update(env_vars)
         os.environ.update(settings)
-        folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        if folder not in folders:
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*folders, folder]))
+        users = os.environ.get("PYTHONPATH", "")
+        if folder not in users.split(os.pathsep):
+            # An empty entry of the user stays: it is the current folder.
+            os.environ["PYTHONPATH"] = f"{users}{os.pathsep}{folder}" if users else folder
 
     return update_environment
 
@@ -33,15 +34,22 @@ def main():
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     folder = os.path.dirname(package)
     sys.path[0] = folder
-    from raymeter.inside import ray_internals
+    # The program goes on, also with a version of Ray in which this is another function.
+    with contextlib.suppress(Exception):
+        from raymeter.inside import ray_internals
 
-    context = ray_internals.environment_context()
-    with contextlib.suppress(
-        AttributeError
-    ):  # of another version of Ray, whose workers may not be recorded then
+        context = ray_internals.environment_context()
         context.update_envs = keep_package(folder, context.update_envs)
-    sys.path[0] = os.path.dirname(ray_internals.SETUP_WORKER)
-    runpy.run_path(ray_internals.SETUP_WORKER, run_name="__main__")
+    script = find_script()
+    sys.path[0] = os.path.dirname(script)
+    runpy.run_path(script, run_name="__main__")
+
+
+def find_script():
+    """Return the script of Ray that starts workers with a runtime_env."""
+    import ray
+
+    return os.path.join(os.path.dirname(ray.__file__), "_private", "workers", "setup_worker.py")
 
 
 if __name__ == "__main__":
