@@ -2,7 +2,8 @@
 """Compute what ChatLearn does by its formulas, to compare it with what a record has.
 
 They were read from the source of alibaba/ChatLearn at 85ee7dfe (runtime/executor.py, environment.py and trainer.py, and
-examples/megatron/models), and confirmed by running it. They know nothing of this project's messages and queues.
+examples/megatron/models). Those of queue actors, and of puts and gets of the driver and of the trainer, were also
+confirmed by running it. They know nothing of this project's messages and queues.
 """
 
 import math
