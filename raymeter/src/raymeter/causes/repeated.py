@@ -104,10 +104,11 @@ def with_content(line: list[Message]) -> list[Message]:
 
 
 def factor_of_repeats(repeats: list[Message], line: list[Message], known: list[Message]) -> float:
-    """Return by what to multiply the weights of repeats, which also stand for left-out messages that are no repeats.
+    """Return by what to multiply the weights of repeats, so that they stand for all repeats of their line.
 
-    line: all written messages of a line in the steps; known: those of which it is known whether they are repeats. Of
-    the others and of the left-out ones, as large a share are repeats.
+    line: all written messages of a line in the steps, which stand for the left-out ones, too; known: those of which it
+    is known whether they are repeats, with the repeats among them. Of all others, as large a share are repeats. The
+    factor is below 1 if the weights of the repeats also stand for messages that are none.
     """
     weight = sum(message.sent.weight for message in line)
     weight_of_repeats = sum(message.sent.weight for message in repeats)

@@ -436,7 +436,7 @@ class Recorder:
         return True
 
     def writes_short_message(self, key, seconds, end):
-        """Return whether a slow message over the budget is written without what it consists of.
+        """Return whether a slow message over the budget is written in short: with few of its parts, and no fields.
 
         The step in which it is sent needs its time. What is known of the others like it holds for it, too.
         """
