@@ -163,7 +163,8 @@ def memory_and_time_of_new_and_used_memory():
     return *used_memory, max(new_memory)
 
 
-@says("docs/results.md", "they needed {} to {} % of the time, depending on the campaign, and more memory: queues {} GiB "
+@says("docs/results.md", "they needed {} to {} % of the time, depending on the campaign, and more memory: queues "
+      "{} GiB "
       "instead of {} GiB, and references {} GiB instead of {} GiB")  # fmt: skip
 def time_and_memory_of_queues_and_references():
     shares = []
