@@ -62,7 +62,7 @@ class Added(NamedTuple):
     cpu_processes: int = 0  # besides these, without a GPU
 
     def then(self, later: "Added") -> "Added":
-        """Return what this and `later`, which was added to the flow of this, have added together."""
+        """Return the sum of both, with the flow of `later`, which was made from the flow of this."""
         return Added(
             later.flow,
             self.timed_names + later.timed_names,

@@ -192,7 +192,7 @@ class Flow:
         return sum(message.bytes for message in self.messages)
 
     def with_messages(self, change: Callable[[Message], Message]) -> "Flow":
-        """Return the flow with other messages."""
+        """Return a copy of the flow in which the query and the message of each task are changed by `change`."""
         tasks = []
         for task in self.tasks:
             message = change(task.sends)

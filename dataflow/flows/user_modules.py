@@ -18,9 +18,9 @@ def is_of_package(name: str) -> bool:
 def user_modules(*folders: Path) -> Iterator[None]:
     """Import from these folders first, in this order, for as long as the context lasts.
 
-    If one of them has a package `common`, it is imported in place of this project's, whose modules come back at the
-    end. Modules of this project that are imported for the first time meanwhile would get the user's: they fail with
-    an ImportError.
+    If one of them has its own `common` (a folder with modules, or common.py), `import common` finds that one, and this
+    project's comes back at the end. Until then, a module of this project that was not imported before finds the user's
+    `common`, too, and fails with an ImportError.
     """
     paths = [str(folder.resolve()) for folder in folders if folder.resolve() != ROOT]
     has_own = any(is_importable(Path(path)) for path in paths)

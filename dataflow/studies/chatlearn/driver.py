@@ -90,7 +90,10 @@ class Driver:
         return self.read_results(messages)
 
     def run_models(self) -> None:
-        """Call each model with all waiting messages, and put references to the results into the last queue."""
+        """Call each model once per waiting message, and put references to the results into the last queue.
+
+        It does not wait for the results.
+        """
         for task in self.flow.tasks:
             if task.name != DATASET:
                 for number in self.waiting:

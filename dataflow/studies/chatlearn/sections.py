@@ -41,6 +41,12 @@ def describe_changes(group: Group) -> str:
 
 
 def episode_columns(group: Group) -> Sequence[Column]:
+    """Return the columns of ChatLearn's table of a group.
+
+    A packed message has as many bytes as one flat tensor, so its row also has the time of the flat tensor with the same
+    configuration. Factors are relative to the first result of queues with messages as sent, without --sink. What the
+    group does not have is a dash.
+    """
     queues = [
         r
         for r in group.ordered
