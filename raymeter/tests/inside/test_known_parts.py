@@ -33,6 +33,26 @@ def test_a_change_between_the_samples_is_noticed():
     assert sames(describe(known, array)) == [False]
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.uint8])
+@pytest.mark.parametrize("distance", [1, 8, 500])
+def test_rows_that_change_places_are_noticed(kind, distance):
+    rows = (np.arange(1000 * 1024) // 1024 % 251).astype(kind).reshape(1000, 1024)
+    before = identity.full_sum([rows])
+    rows[[100, 100 + distance]] = rows[[100 + distance, 100]]
+    assert identity.full_sum([rows]) != before
+    rows[[100, 100 + distance]] = rows[[100 + distance, 100]]
+    assert identity.full_sum([rows]) == before
+
+
+def test_what_one_word_gains_and_another_one_loses_is_noticed():
+    counts = np.arange(SIZE)
+    before = identity.full_sum([counts])
+    for distance in (1, 64, 4_096, 64_000):
+        moved = counts.copy()
+        moved[[7, 7 + distance]] += [-1, 1]
+        assert identity.full_sum([moved]) != before
+
+
 def test_equal_arrays_inside_of_one_message_are_compared_with_each_other():
     known = identity.KnownParts()
     assert sorted(sames(describe(known, np.arange(SIZE), np.arange(SIZE))), key=str) == [None, True]
