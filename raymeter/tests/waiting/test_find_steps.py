@@ -272,3 +272,18 @@ def test_a_pause_in_which_ray_is_started_again_is_not_a_typical_pass():
             driver.add("call", 2, 0.1, kind="actor", name="Sampler.__init__")
     steps = driver.steps()
     assert (steps.count, steps.line) == (PASSES, "/made/a.py:3")
+
+
+@pytest.mark.parametrize("messages", [[], [1]])
+def test_a_program_without_a_loop_begins_with_the_first_large_argument_also_of_a_constructor(
+    messages,
+):
+    driver = Driver()
+    driver.add("call", 1, 0.2, kind="actor", messages=messages)
+    second = driver.time
+    driver.call(2, "read", 1)
+    driver.wait("get", 3, "read", 1)
+    steps = driver.steps()
+    begin, _ = steps.times[0]
+    assert steps.is_whole_program
+    assert begin == (1.0 if messages else second)

@@ -70,7 +70,7 @@ class Steps:
 
 
 def find_steps(program: Program, name: str | None = None) -> Steps:
-    """Return the steps of a program, which is one step if no loop calls Ray.
+    """Return the steps of a program, which is one step if no loop of steps is found.
 
     `name` is a line such as "train.py:28", whose calls begin the steps, or else a method or task, whose ends end them.
     Raise UserError if nothing has this name.
@@ -84,7 +84,7 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
     if cuts:
         longest = max(cuts, key=covered_seconds)
         return make_steps(longest)
-    start = first_start(recording.calls, recording.start)
+    start = first_work(recording.calls, recording.start)
     return Steps("the program", [(start, recording.end)])
 
 
@@ -133,6 +133,14 @@ def first_start(calls: Sequence[Call], default: float = 0.0) -> float:
     """Return the start of the first call that creates no actor, because actors are created before the loop."""
     for call in calls:
         if call.kind != "actor":
+            return call.start
+    return default
+
+
+def first_work(calls: Sequence[Call], default: float) -> float:
+    """Return the start of the first call that is no creation of an actor, or of one with large arguments."""
+    for call in calls:
+        if call.kind != "actor" or call.messages:
             return call.start
     return default
 
