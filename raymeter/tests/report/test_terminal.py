@@ -182,7 +182,7 @@ def test_it_says_what_a_step_is_and_which_ones_do_not_count():
 def test_a_program_without_a_loop_is_one_step():
     steps = Steps("the program", [(1.0, 1.6)])
     text = join_words(terminal.render(make_profile(make_loop(), steps, make_finding(), saved=0.2)))
-    assert "No loop calls Ray three times, so the whole program is one step: 600 ms." in text
+    assert "No loop of steps was found, so the whole program is one step: 600 ms." in text
 
 
 def test_it_says_if_the_driver_was_killed_or_calls_were_not_timed():

@@ -161,7 +161,7 @@ def describe_steps(steps: Steps) -> str:
     """Return what a step is, how long it takes, and which ones do not count."""
     seconds = format_milliseconds(steps.seconds)
     if steps.is_whole_program:
-        return f"No loop calls Ray three times, so the whole program is one step: {seconds}."
+        return f"No loop of steps was found, so the whole program is one step: {seconds}."
     text = f"A step is {name_step(steps)}: {seconds}, the median of {steps.count}"
     if steps.skipped == 1:
         text += " (without the first one, in which workers start)"

@@ -64,7 +64,7 @@ def name_way(group: Group) -> str:
 def name_step(steps: Steps) -> str:
     """Return what a step is, such as "a pass of the loop at train.py:28"."""
     if steps.is_whole_program:
-        return "the whole program, in which no loop calls Ray"
+        return "the whole program, in which no loop of steps was found"
     return steps.name.replace(steps.line, relative(steps.line))
 
 
