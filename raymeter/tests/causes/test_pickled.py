@@ -112,7 +112,7 @@ def test_tensors_in_a_class_that_packs_them_get_no_setting_that_it_ignores():
     measured = {"as it is": NOW, "numpy arrays": FAST, "without its own pickling": FAST}
     finding = find(make_program(TENSOR, alternatives=measured, own_pickling=OWN))
     assert finding.cause == "the class pickles itself"
-    assert "data.Batch pickles itself (/made/data.py:7)" in finding.change
+    assert "data.Batch pickles itself (data.py:7)" in finding.change
     assert not finding.settings
     assert finding.other_lines == ["/made/data.py:7"]
 

@@ -18,7 +18,7 @@ from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Alternative, Field, OwnPickling, Sent
 from raymeter.profile.groups import Group, groups_in_steps
 from raymeter.profile.program import Program
-from raymeter.profile.steps import Steps
+from raymeter.profile.steps import Steps, short_line
 from raymeter.units import format_bytes, format_milliseconds, significant
 
 MIN_SHARE = 0.3  # of the bytes that a cause must bring
@@ -517,7 +517,7 @@ def change_of(program: Program, group: Group, kind: Kind) -> str:
     """Return what to do, with the names of this message."""
     own = own_pickling(group)
     if own is not None and "{class}" in kind.change:
-        change = kind.change.replace("{class}", own.type).replace("{line}", own.line)
+        change = kind.change.replace("{class}", own.type).replace("{line}", short_line(own.line))
         return change.replace(OWN_CHANGE, LIBRARY_CHANGE) if is_library(own.line) else change
     if kind.alternative == ITS_ARRAYS:
         change = kind.change.replace("{type}", type_of_form(group))
