@@ -152,6 +152,17 @@ def test_equal_parts_inside_of_one_message_are_found():
     contents = [{"content": n, "parts": [(half, n, None), (half, n, True)]} for n in range(4)]
     (finding,) = find(make_puts(contents))
     assert len(finding.messages) == 4
+    assert "512 KiB of the 1 MiB in each message" in finding.title
+    assert "are equal to other parts of the same message" in finding.title
+    assert "ray.put" not in finding.change
+
+
+def test_equal_parts_that_every_message_has_were_sent_before():
+    half = MIB // 2
+    contents = [{"content": n, "parts": [(half, 7, True), (half, 7, True)]} for n in range(4)]
+    (finding,) = find(make_puts(contents))
+    assert "were sent before, and have not changed" in finding.title
+    assert "ray.put" in finding.change
 
 
 def make_server(is_same: list[bool | None], other: str = "Server.update") -> Program:

@@ -6,6 +6,7 @@ returning ray.put() ObjectRefs" in Ray's documentation of design patterns, and r
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from statistics import mean
 
 from raymeter.causes.savings import save_reading, save_sending, total
@@ -36,6 +37,39 @@ CHANGES = {
     "result": "Keep `self.ref = ray.put(value)` in the actor, and return `[self.ref]` until the value changes.",
     "channel": "Write the value once, and let the readers keep it.",
 }
+
+
+@dataclass(frozen=True)
+class RepeatedShare:
+    """How much of a message was sent before, and how much is equal to another part of it: bytes, or shares of them."""
+
+    sent_before: float
+    inside: float
+
+    @property
+    def total(self) -> float:
+        return self.sent_before + self.inside
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said of repeated parts."""
+
+    title: str
+    change: str
+    price: str = ""
+
+
+SENT_BEFORE = Said(
+    "were sent before, and have not changed",
+    "Store that part once, `ref = ray.put(part)`, as long as it does not change. Pass `ref` as an argument of its own, "
+    "beside what changes.",
+)
+EQUAL_PARTS = Said(
+    "are equal to other parts of the same message",
+    "Let equal parts be one object, and no copies: Ray sends an object once that stands several times in a message.",
+    "the reader gets one object for them, too, so what it writes into one of them is in all.",
+)
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
@@ -176,12 +210,26 @@ def find_parts(program: Program, steps: Steps, messages: list[Message]) -> list[
     return findings
 
 
-def repeated_shares(messages: list[Message]) -> dict[int, float]:
+def repeated_shares(messages: list[Message]) -> dict[int, RepeatedShare]:
     """Return for messages, by their id(), which share of their bytes the same process has sent before.
 
     An array that stands twice in a message counts the second time. Only arrays count of which all bytes were compared
     and never differed, in messages that are put or arguments, and shares of MIN_SHARE or more.
     """
+    known = never_different(messages)
+    seen: set[PartKey] = set()
+    shares = {}
+    for message in messages:
+        size = max(1, message.sent.bytes)
+        repeated = share_of_parts(message, known, seen)
+        share = RepeatedShare(repeated.sent_before / size, repeated.inside / size)
+        if share.total >= MIN_SHARE and message.how in ("put", "argument"):
+            shares[id(message)] = share
+    return shares
+
+
+def never_different(messages: list[Message]) -> set[PartKey]:
+    """Return the arrays of which all bytes were compared with an earlier one, and were the same each time."""
     differ: set[PartKey] = set()
     verified: set[PartKey] = set()
     for message in messages:
@@ -191,37 +239,47 @@ def repeated_shares(messages: list[Message]) -> dict[int, float]:
                 differ.add(key)
             elif is_same:
                 verified.add(key)
-    known = verified - differ
-    seen: set[PartKey] = set()
-    shares = {}
-    for message in messages:
-        again = 0
-        for size, samples, _ in message.sent.parts:
-            key = message.sent.process, size, samples
-            again += size if key in seen and key in known else 0
-            seen.add(key)
-        share = again / max(1, message.sent.bytes)
-        if share >= MIN_SHARE and message.how in ("put", "argument"):
-            shares[id(message)] = share
-    return shares
+    return verified - differ
+
+
+def share_of_parts(message: Message, known: set[PartKey], seen: set[PartKey]) -> RepeatedShare:
+    """Return how many bytes of a message were seen before, and how many stand twice in it; add its parts to `seen`."""
+    own: set[PartKey] = set()
+    sent_before = 0
+    inside = 0
+    for size, samples, _ in message.sent.parts:
+        key = message.sent.process, size, samples
+        if key in known and key in seen:
+            sent_before += size
+        elif key in known and key in own:
+            inside += size
+        own.add(key)
+    seen |= own
+    return RepeatedShare(sent_before, inside)
 
 
 def make_finding_of_parts(
-    program: Program, steps: Steps, group: Group, shares: dict[int, float], factor: float
+    program: Program,
+    steps: Steps,
+    group: Group,
+    shares: dict[int, RepeatedShare],
+    factor: float,
 ) -> Finding:
     savings = []
     for message in group.messages:
-        share = factor * shares[id(message)]
+        share = factor * shares[id(message)].total
         savings += save_sending(program, message, share)
-    sizes = [shares[id(message)] * message.sent.bytes for message in group.messages]
+    own = [shares[id(message)] for message in group.messages]
+    sizes = [shares[id(message)].total * message.sent.bytes for message in group.messages]
     again = format_bytes(mean(sizes))
+    is_inside = sum(share.inside for share in own) > sum(share.sent_before for share in own)
+    said = EQUAL_PARTS if is_inside else SENT_BEFORE
     return Finding(
         cause=CAUSE,
-        title=f"{again} of the {format_bytes(group.bytes)} in each message ({group.type}) were sent before, and have "
-        "not changed",
+        title=f"{again} of the {format_bytes(group.bytes)} in each message ({group.type}) {said.title}",
         line=group.line,
-        change="Store that part once, `ref = ray.put(part)`, as long as it does not change. Pass `ref` as an argument "
-        "of its own, beside what changes.",
+        change=said.change,
+        price=said.price,
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
