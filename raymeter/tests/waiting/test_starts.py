@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_programs import Builder
+from made_programs import Builder, make_profile
 from raymeter.causes import independent_calls, new_actors, new_environments, unused_cpus
 from raymeter.findings import Finding
 from raymeter.inside.tasks import sums_of_parts
@@ -16,6 +16,7 @@ from raymeter.profile.events import Cluster, Process, RecorderCost, Run, Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.profile.workers import Workers
+from raymeter.report import html
 from raymeter.report.waiting import say_waiting
 from raymeter.simulate.predict import predict
 
@@ -101,6 +102,11 @@ def make_environments(differ: bool = True) -> Program:
 def test_a_worker_that_starts_is_not_blamed_on_its_task():
     text = say_waiting(make_environments(), make_steps())
     assert text == ", which waits 91 % of its time for a worker to start for simulate"
+
+
+def test_the_page_shows_the_workers_that_start():
+    text = html.render(make_profile(make_environments(), make_steps()))
+    assert "starts a process" in text
 
 
 def test_a_new_runtime_env_in_each_step_is_named_with_what_starting_a_worker_takes():

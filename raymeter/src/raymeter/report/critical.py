@@ -21,6 +21,7 @@ WORK = {  # what a process does in a part of the graph
     "execute": "runs",
     "fetch": "gets the code",
     "restore": "reads from disk",
+    "start": "starts a process",
     "dispatch": "begins",
     "": "waits",  # for a free worker, for a reply, or for what was not recorded
 }

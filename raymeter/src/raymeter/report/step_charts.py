@@ -144,6 +144,8 @@ def describe_link(link: Link) -> str:
     """Return what a part of the critical path is, such as "sends Trainer.train"."""
     if link.part == "restore":
         return "waits for arguments that are read from disk"
+    if link.part == "start":
+        return WORK["start"]
     if link.span is None:
         return f"{WORK[link.part]} its own code" if link.part else "waits"
     if link.part in ("deserialise", "store") or link.span.name in CALL_NAMES.values():
