@@ -119,6 +119,14 @@ def test_the_memory_is_shown_if_it_was_recorded():
     assert Page(text).with_class("spilled") == []
 
 
+def test_a_store_that_stays_empty_is_not_drawn():
+    profile = make_loop_profile()
+    profile.program.recording.stores = [
+        Store(time=float(time), used=0, capacity=2**30, spilled=0) for time in range(4)
+    ]
+    assert "Memory of the object store" not in html.render(profile)
+
+
 def test_a_store_that_has_more_than_it_holds_is_explained():
     profile = make_loop_profile()
     profile.program.recording.stores = [

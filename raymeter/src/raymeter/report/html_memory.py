@@ -11,15 +11,15 @@ HEADROOM = 1.1  # above the highest value
 
 
 def draw_memory(recording: Recording) -> str:
-    """Return the section about memory; "" if the recording has fewer than two samples."""
+    """Return the section about memory; "" if there are fewer than two samples, or nothing was in the store."""
     samples = store_samples(recording)
-    if len(samples) < 2:
+    highest = max((max(sample.used, sample.spilled) for sample in samples), default=0)
+    if len(samples) < 2 or not highest:
         return ""
-    highest = max(max(sample.used, sample.spilled) for sample in samples)
     scale = Scale(
         start=samples[0].time,
         end=samples[-1].time,
-        top=HEADROOM * max(1, highest),
+        top=HEADROOM * highest,
     )
     used = scale.line([(sample.time, sample.used) for sample in samples])
     spilled = ""
