@@ -65,6 +65,8 @@ def test_each_other_way_to_send_a_message_has_a_text_about_the_change() -> None:
 def test_numbers_in_a_list_have_a_measured_alternative(capsys: pytest.CaptureFixture[str]) -> None:
     text = explain({"tokens": list(range(300, 30_300))}, capsys)
     assert "numpy.asarray(numbers): pickle" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.search(r"outside of it +nothing$", text, re.MULTILINE)
 
 
 class Batch:

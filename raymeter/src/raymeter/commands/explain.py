@@ -95,7 +95,7 @@ def load_tensors(path: Path, is_trusted: bool) -> Any:
 def load_pickle(path: Path, is_trusted: bool) -> Any:
     if not is_trusted:
         raise UserError(
-            f"{path}: a pickle can run any code when it is loaded. If it is your own, give --trust"
+            f"{path} is read as a pickle, which can run any code then. If it is your own pickle, give --trust"
         )
     with path.open("rb") as file:
         return pickle.load(file)

@@ -2,6 +2,7 @@
 """Write what one message costs with Ray, as a text."""
 
 import importlib
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from raymeter.report.columns import align
 from raymeter.units import format_bytes, format_milliseconds, significant
 
+WIDTH = 80
 PASSES = 5
 MAX_FIELDS = 12  # that are listed
 MANY_BUFFERS = 500
@@ -104,10 +106,11 @@ def describe_whole(value: Any, fields: list[dict], measured: Measured) -> list[s
     outside = format_bytes(measured.stored_bytes - measured.inband_bytes)
     share = significant(measured.inband_percent, 2)
     buffers = "1 buffer" if measured.buffers == 1 else f"{measured.buffers} buffers"
+    look = f"{outside} in {buffers}, which readers look at" if measured.buffers else "nothing"
     lines = [
         f"{name}: Ray stores {stored} of it, and serialises it in {seconds} (median of {PASSES}).",
         f"  in the pickle   {inside} ({share} %), which each reader copies",
-        f"  outside of it   {outside} in {buffers}, which readers look at",
+        f"  outside of it   {look}",
     ]
     if held:
         others = describe_others(fields, held, measured.stored_bytes)
@@ -164,13 +167,14 @@ def describe_alternatives(value: Any, measured: Measured) -> list[str]:
     known = {name: result for name, result in results.items() if result}
     if not now or not known:
         return ["No other way to send it fits."]
-    lines = [f"Sending and reading it now: {describe_times(now)}."]
+    lines = textwrap.wrap(f"Sending and reading it now: {describe_times(now)}.", WIDTH)
     for name in sorted(known, key=lambda name: total_seconds(known[name])):
         result = known[name]
         change = ALTERNATIVE_TEXTS.get(name, name)
         convert = format_milliseconds(result["convert"])
         times = describe_times(result)
-        lines.append(f"  {change}: {times}, after {convert} to convert it")
+        text = f"{change}: {times}, after {convert} to convert it"
+        lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
     return lines
 
 
