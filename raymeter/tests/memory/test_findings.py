@@ -8,7 +8,7 @@ from raymeter.causes import memory
 from raymeter.memory.growth import find_growth
 from raymeter.memory.lives import find_lives, find_peak
 from raymeter.memory.processes import Sample
-from raymeter.profile.events import Process
+from raymeter.profile.events import Call, Process
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.predict import predict
@@ -98,6 +98,20 @@ def test_values_in_use_after_their_task_are_kept_views() -> None:
         finding.title
         == "25 objects (477 MiB) stay in the store, because Replay.add keeps views of them"
     )
+
+
+def test_items_that_wait_in_a_queue_are_no_views_that_someone_could_copy() -> None:
+    made = made_up.recording()
+    made_up.add_views(made, 25, 20 * MB, read_at=1.0, ends=1.1)
+    for received in made.received:
+        received.by_name = "_QueueActor.put"
+        received.line = "/venv/lib/python3.11/site-packages/ray/_private/function_manager.py:732"
+    call = Call("call", made_up.DRIVER, 900, 0.9, line="train.py:14", task=made_up.TASK.format(900))
+    made.calls.append(call)
+    [finding] = find(made_up.with_store(made, 600 * MB))
+    assert (finding.cause, finding.line) == (memory.AHEAD, "train.py:14")
+    assert finding.title.startswith("25 items (477 MiB) wait in a queue")
+    assert "maxsize" in finding.change
 
 
 def kept_slices(kept: int, per_process: int = 25, fallback: int = 300 * MB) -> Program:

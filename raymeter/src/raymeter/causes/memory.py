@@ -5,6 +5,7 @@ Sources: "Object spilling" and "Pattern: using ray.wait to limit the number of p
 and reports such as ray#28051 (a backlog of arguments), ray#9504 (a view keeps its object), ray#31421 (spilling).
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from raymeter.causes.savings import total
@@ -17,6 +18,7 @@ from raymeter.causes.spilling import (
 from raymeter.findings import Finding, Saving
 from raymeter.memory.growth import Growth, find_growth
 from raymeter.memory.lives import Life, Peak, by_line, find_lives, find_peak
+from raymeter.memory.places import ObjectLines
 from raymeter.memory.processes import Sample
 from raymeter.memory.references import KeptViews, find_kept_views
 from raymeter.memory.stores import Spilling, find_spilling
@@ -30,6 +32,7 @@ VIEWS = "kept views hold whole objects"
 GROWTH = "private memory grows"
 AHEAD = "a producer is ahead of its reader"
 
+QUEUE_ACTOR = "_QueueActor."  # of ray.util.queue.Queue
 MIN_SPILLED_BYTES = 10**7
 FILLED_SHARE = 0.5  # of the store, which waiting arguments or results should not exceed
 ROOM = 1.3  # more than the bytes that are needed at the same time: the store has gaps
@@ -160,8 +163,24 @@ def find_views(program: Program, spilling: Spilling, min_share: float) -> list[F
     for views in find_kept_views(program):
         is_large = views.proven_bytes > min_share * spilling.capacity
         if views.most_of_a_process >= MIN_OBJECTS and is_large:
-            findings.append(describe_views(views))
+            is_queue = views.name.startswith(QUEUE_ACTOR)
+            findings.append(describe_queue(program, views) if is_queue else describe_views(views))
     return findings
+
+
+def describe_queue(program: Program, views: KeptViews) -> Finding:
+    """Return the finding for a queue of Ray: its actor keeps all items that wait for their reader."""
+    lines = ObjectLines(program)
+    counts = Counter(lines.line_of(reference) for reference in views.objects)
+    [(line, _)] = counts.most_common(1)
+    return Finding(
+        cause=AHEAD,
+        title=f"{len(views.objects)} items ({format_bytes(views.bytes)}) wait in a queue: "
+        "what puts them there is ahead of its reader",
+        line=line,
+        change="Make the queue with a limit, Queue(maxsize=4): then queue.put waits until there is room.",
+        seconds=0.0,
+    )
 
 
 def describe_views(views: KeptViews) -> Finding:

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 from raymeter.memory.lives import line_of
 from raymeter.profile.events import Received, Reference
+from raymeter.profile.library_threads import is_users
 from raymeter.profile.program import TASK_DIGITS, Program
 
 PINNED = "PINNED_IN_MEMORY"
@@ -37,8 +38,7 @@ class ObjectLines:
         process = process_of(self.program, reference)
         received = self.readers.get((process, reference.object))
         if received is not None and reference.kind == PINNED:
-            reader = self.program.submissions.get(received.by)
-            return received.line or (reader.line if reader else "")
+            return self.line_of_reader(received)
         task = reference.object[:TASK_DIGITS]
         submission = self.program.submissions.get(task)
         known = [
@@ -48,6 +48,13 @@ class ObjectLines:
             self.argument_line(reference, process),
         ]
         return next(filter(None, known), "")
+
+    def line_of_reader(self, received: Received) -> str:
+        """Return where a value was read; for code of a library, such as ray.util.queue, the line that has called it."""
+        call = self.program.submissions.get(received.by)
+        if call is None or is_users(received.line):
+            return received.line
+        return call.line
 
     def argument_line(self, reference: Reference, process: str) -> str:
         """Return the line of an argument of about this size from a process; "" without one."""
