@@ -8,7 +8,7 @@ from raymeter.causes import memory
 from raymeter.memory.growth import find_growth
 from raymeter.memory.lives import find_lives, find_peak
 from raymeter.memory.processes import Sample
-from raymeter.profile.events import Call, Process
+from raymeter.profile.events import Call, Process, Reference
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.predict import predict
@@ -190,6 +190,40 @@ def test_a_driver_that_grows_names_the_line_with_as_many_bytes() -> None:
     [finding] = find(made_up.with_store(made, 6_000 * MB), grow(30 * MB), LOOP)
     assert (finding.cause, finding.line) == (memory.GROWTH, "train.py:9")
     assert finding.title.startswith("the driver grows by 28.6 MiB per step")
+
+
+def kept_references(counts: list[int]) -> Program:
+    """Return a program whose driver refers to so many results of 30 MB in the samples, one per second."""
+    made = made_up.recording()
+    for number in range(max(counts)):
+        made_up.add_result(made, number, number + 0.1, number + 0.5, 30 * MB)
+    for second, count in enumerate(counts):
+        for number in range(count):
+            name = made_up.OBJECT.format(number, 1)
+            reference = Reference(second + 0.5, 1, name, 30 * MB, "LOCAL_REFERENCE")
+            made.references.append(reference)
+    return made_up.with_store(made, 6_000 * MB)
+
+
+def test_references_of_which_there_are_more_in_each_step_keep_their_objects() -> None:
+    [finding] = find(kept_references(list(range(1, 19))), steps=LOOP)
+    assert (finding.cause, finding.line) == (memory.REFERENCES, "train.py:7")
+    assert "the driver keeps references to 18 objects (515 MiB), and 28.6 MiB" in finding.title
+
+
+@pytest.mark.parametrize("counts", [[18] * 18, [1, 18] * 9, [1, 2, 3] * 6])
+def test_references_that_are_dropped_again_are_not_said_to_grow(counts: list[int]) -> None:
+    assert find(kept_references(counts), steps=LOOP) == []
+
+
+def test_a_program_without_steps_may_keep_the_results_of_all_its_tasks() -> None:
+    assert find(kept_references(list(range(1, 19)))) == []
+
+
+def test_three_samples_show_growth() -> None:
+    samples = grow(60 * MB)[:3]
+    assert len(find_growth(samples, 0.0, 20.0)) == 1
+    assert find_growth(samples[:2], 0.0, 20.0) == []
 
 
 def test_a_process_that_is_not_of_the_users_code_may_grow() -> None:

@@ -17,6 +17,7 @@ from raymeter.causes.spilling import (
 )
 from raymeter.findings import Finding, Saving
 from raymeter.memory.growth import Growth, find_growth
+from raymeter.memory.kept_references import KeptReferences, find_kept_references
 from raymeter.memory.lives import Life, Peak, by_line, find_lives, find_peak
 from raymeter.memory.places import ObjectLines
 from raymeter.memory.processes import Sample
@@ -29,6 +30,7 @@ from raymeter.units import format_bytes, format_milliseconds
 SPILLED = "the object store spills"
 BACKLOG = "a backlog of large arguments"
 VIEWS = "kept views hold whole objects"
+REFERENCES = "kept references hold objects"
 GROWTH = "private memory grows"
 AHEAD = "a producer is ahead of its reader"
 
@@ -73,6 +75,7 @@ def find_memory(program: Program, steps: Steps, samples: list[Sample]) -> list[F
     findings += find_producers(steps, spilling, lives)
     if spilling.spilled >= MIN_SPILLED_BYTES and not backlog:
         findings.append(describe_spilling(program, steps, spilling, lives))
+    findings += find_growing_references(program, steps, spilling)
     findings += find_growing_processes(program, steps, samples)
     return findings
 
@@ -226,6 +229,38 @@ def describe_producer(line: str, spilling: Spilling, peak: Peak) -> Finding:
         line=line,
         change="Let it wait: _generator_backpressure_num_objects for a generator, a queue with maxsize, or ray.wait "
         "before the next task is submitted.",
+        seconds=0.0,
+    )
+
+
+def find_growing_references(program: Program, steps: Steps, spilling: Spilling) -> list[Finding]:
+    """Return a finding for each line whose results or objects a process keeps by references, more in each step.
+
+    A program without steps may submit all of its tasks before it gets their results.
+    """
+    if steps.is_whole_program:
+        return []
+    begin, _ = steps.times[0]
+    _, end = steps.times[-1]
+    findings = []
+    for kept in find_kept_references(program, begin, end):
+        is_large = kept.bytes > MIN_KEPT_SHARE * spilling.capacity
+        if is_large and kept.objects >= MIN_OBJECTS:
+            findings.append(describe_references(program, steps, kept))
+    return findings
+
+
+def describe_references(program: Program, steps: Steps, kept: KeptReferences) -> Finding:
+    drivers = {process.process for process in program.recording.drivers}
+    name = "the driver" if kept.process in drivers else "a worker"
+    per_step = format_bytes(kept.bytes_per_second * steps.seconds)
+    return Finding(
+        cause=REFERENCES,
+        title=f"{name} keeps references to {kept.objects} objects ({format_bytes(kept.bytes)}), "
+        f"and {per_step} more in each step, so they stay in the store",
+        line=kept.line,
+        change="Drop references that are not needed any more (del, or only the last ones in a list), or keep what is "
+        "needed of each object.",
         seconds=0.0,
     )
 

@@ -8,7 +8,7 @@ from statistics import correlation, linear_regression
 
 from raymeter.memory.processes import Sample
 
-MIN_SAMPLES = 4
+MIN_SAMPLES = 3
 MIN_CORRELATION = 0.95  # of memory and time: it grows all the time, and not in one step
 MIN_BYTES = 50 * 10**6  # by which it must have grown
 
@@ -38,15 +38,21 @@ def find_growth(samples: Sequence[Sample], begin: float, end: float) -> list[Gro
 
 def growth_of(samples: Sequence[Sample]) -> Growth | None:
     """Return the growth of one process; None if it does not grow, or not all the time."""
-    if len(samples) < MIN_SAMPLES:
+    times = [sample.time for sample in samples]
+    sizes = [sample.private for sample in samples]
+    slope = find_slope(times, sizes)
+    if slope is None:
         return None
     first = samples[0]
     last = samples[-1]
-    if last.private - first.private < MIN_BYTES:
-        return None
-    times = [sample.time - first.time for sample in samples]
-    sizes = [float(sample.private) for sample in samples]
-    if correlation(times, sizes) < MIN_CORRELATION:
-        return None
-    slope = linear_regression(times, sizes).slope
     return Growth(last.process, last.name, slope, first.private, last.private)
+
+
+def find_slope(times: Sequence[float], sizes: Sequence[int]) -> float | None:
+    """Return by how many bytes something grows per second; None if it does not grow, or not all the time."""
+    if len(times) < MIN_SAMPLES or sizes[-1] - sizes[0] < MIN_BYTES:
+        return None
+    since = [time - times[0] for time in times]
+    if correlation(since, sizes) < MIN_CORRELATION:
+        return None
+    return linear_regression(since, sizes).slope
