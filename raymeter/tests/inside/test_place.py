@@ -4,6 +4,7 @@
 import asyncio
 import functools
 import sys
+from types import SimpleNamespace
 
 from raymeter.inside import place, ray_internals
 
@@ -43,8 +44,34 @@ def test_a_task_has_the_line_of_its_function(monkeypatch):
     def wrapper():
         return call_in_lambda()
 
-    monkeypatch.setattr(ray_internals, "running_function", lambda: wrapper)
+    monkeypatch.setattr(ray_internals, "running_functions", lambda: [wrapper, wrapper])
     assert place.running_line("task") == f"{HERE}:{call_in_lambda.__code__.co_firstlineno}"
+    monkeypatch.setattr(
+        ray_internals, "running_functions", lambda: [wrapper, call_in_comprehension]
+    )
+    assert place.running_line("task") == ""
+
+
+class Exported:
+    """A function of the script as Ray's workers know it."""
+
+    function_name = "__main__.call_in_lambda"
+    function = staticmethod(call_in_lambda)
+
+
+class Worker:
+    """What is used of a worker of Ray that runs a task, which has the name of the script's file."""
+
+    current_task_function_name = "test_place.call_in_lambda"
+    function_actor_manager = SimpleNamespace(_function_execution_info={1: Exported()})
+
+
+def test_a_running_task_of_the_script_is_known_by_its_name_without_the_module(monkeypatch):
+    monkeypatch.setattr(ray_internals, "worker", Worker())
+    monkeypatch.setattr(ray_internals, "is_worker", lambda: True)
+    assert ray_internals.running_functions() == [call_in_lambda]
+    Worker.current_task_function_name = "other"
+    assert ray_internals.running_functions() == []
 
 
 class ExecutableTask:

@@ -68,12 +68,9 @@ def running_line(name):
 
 
 def task_line():
-    """Return "file:line" where the function of the running task is defined; "" if it is not known."""
-    function = ray_internals.running_function()
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    """Return "file:line" where the function of the running task is defined; "" if it is not known for sure."""
+    lines = {function_line(function) for function in ray_internals.running_functions()}
+    return lines.pop() if len(lines) == 1 else ""
 
 
 class Mark:

@@ -134,14 +134,21 @@ def current_name() -> str:
     return type(actor).__name__ if actor else ""
 
 
-def running_function() -> Any:
-    """Return the function of the task that runs in this process; None for a method of an actor, or if it has ended."""
+def running_functions() -> list[Any]:
+    """Return the functions that may be the task that runs in this process; [] for a method, or if it has ended.
+
+    A function of the script is exported as "__main__.load", and runs as "train.load" or "load". So only what follows
+    the module is compared, and several functions may have this name.
+    """
     name = worker.current_task_function_name if is_worker() else ""
+    short = name.rpartition(".")[2]
     known = getattr(worker.function_actor_manager, "_function_execution_info", {})
+    functions = []
     for item in list(known.values()):
-        if name and getattr(item, "function_name", "") in (name, name.rpartition(".")[2]):
-            return item.function
-    return None
+        exported = getattr(item, "function_name", "")
+        if short and exported.rpartition(".")[2] == short:
+            functions.append(item.function)
+    return functions
 
 
 def compiled_method() -> str:
