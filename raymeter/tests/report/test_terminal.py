@@ -167,6 +167,12 @@ def test_the_other_lines_of_an_advice_are_not_cut():
     assert f"{relative(place)}\n" in text
 
 
+def test_a_cause_without_a_line_names_none():
+    text = terminal.render(make_loop_profile(make_finding(line="")))
+    assert "The largest cause: the same content is sent again: 20 ms of 100." in join_words(text)
+    assert not any(line.isspace() for line in text.splitlines())
+
+
 def test_a_second_advice_says_that_it_comes_on_top():
     text = terminal.render(make_loop_profile(make_finding(), make_finding()), 120)
     assert "80 ms -> 60 ms, on top of the advice above" in text

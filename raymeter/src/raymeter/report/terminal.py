@@ -5,7 +5,7 @@ import textwrap
 from dataclasses import dataclass
 
 from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
-from raymeter.findings import Advice, Prediction
+from raymeter.findings import Advice, Finding, Prediction
 from raymeter.profile.events import RecorderCost
 from raymeter.profile.lost import count_cut_workers, find_errors, say_errors
 from raymeter.profile.steps import Steps
@@ -142,8 +142,7 @@ def say_unmeasured(profile: Profile) -> str:
             f"{say_largest(profile)}raymeter knows no change that would make this step 5 % shorter."
         )
     finding = max(large, key=lambda finding: finding.seconds)
-    place = f"line {relative(finding.line)}"
-    text = f"The largest cause: {finding.cause}, {place}: {finding.change}"
+    text = f"The largest cause: {name_cause(finding)}: {finding.change}"
     return f"{text} {say_why(profile, finding)}"
 
 
@@ -153,8 +152,12 @@ def say_cause(advice: Advice, steps: Steps) -> str:
     saved = format_milliseconds(advice.prediction.saved_seconds)
     step = format_milliseconds(steps.seconds).removesuffix(" ms")
     limit = "up to " if advice.prediction.is_upper_limit else ""
-    place = f"line {relative(finding.line)}"
-    return f"The largest cause: {finding.cause}, {place}: {limit}{saved} of {step}."
+    return f"The largest cause: {name_cause(finding)}: {limit}{saved} of {step}."
+
+
+def name_cause(finding: Finding) -> str:
+    """Return a cause and its line, if that is known."""
+    return f"{finding.cause}, line {relative(finding.line)}" if finding.line else finding.cause
 
 
 def describe_steps(steps: Steps) -> str:
@@ -184,7 +187,8 @@ def describe_advice(number: int, advice: Advice, layout: Layout, width: int) -> 
     """Return the lines of a piece of advice: its gain, where, what happens, and what to do."""
     finding = advice.finding
     lines = wrap_words(describe_gain(number, advice.prediction), width)
-    lines.append(" " * INDENT + relative(finding.line))
+    if finding.line:
+        lines.append(" " * INDENT + relative(finding.line))
     for text in (f"{finding.title}.", finding.change):
         lines += wrap_paragraph(text, width, layout.paragraph_lines)
     if finding.price:
