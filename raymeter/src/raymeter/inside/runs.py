@@ -204,20 +204,30 @@ async def time_coroutine(coroutine, function, record):
 
 
 def time_generator(generator, function, record):
-    """Yield what a generator yields; what Ray does with an item happens between `give` and `ask`."""
+    """Yield what a generator yields; what Ray does with an item happens between `give` and `ask`.
+
+    The generator gets what is sent or thrown into this one: Ray sends how long it took to store an item.
+    """
     run = Run("generator")
+    resume = functools.partial(next, generator)
     try:
         while True:
             run.ask()
             run.resume()
             try:
-                item = next(generator)
+                item = resume()
             except StopIteration as end:
                 return end.value
             finally:
                 run.pause()
             run.give(generator.gi_frame)
-            yield item
+            try:
+                sent = yield item
+                resume = functools.partial(generator.send, sent)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                resume = functools.partial(generator.throw, error)
     finally:
         generator.close()
         if run.is_written():
@@ -226,18 +236,25 @@ def time_generator(generator, function, record):
 
 async def time_async_generator(generator, function, record):
     run = Run("generator")
+    resume = functools.partial(anext, generator)
     try:
         while True:
             run.ask()
             begin = time.time() - run.own_seconds
             try:
-                item = await Steps(anext(generator), run)
+                item = await Steps(resume(), run)
             except StopAsyncIteration:
                 return
             finally:
                 run.awaited_seconds += time.time() - run.own_seconds - begin
             run.give(generator.ag_frame)
-            yield item
+            try:
+                sent = yield item
+                resume = functools.partial(generator.asend, sent)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                resume = functools.partial(generator.athrow, error)
     finally:
         await generator.aclose()
         if run.is_written():
