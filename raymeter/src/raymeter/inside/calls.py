@@ -337,6 +337,7 @@ def write_call(event, name, scope):
     event["function"] = function
     event["frames"] = place.number_frames(frame)
     event["instruction"] = place.instruction_of(frame)
+    event["entry"] = place.number_entry(frame)
     graph_function = ray_internals.graph_function()
     if graph_function:
         event["graph_function"] = graph_function

@@ -104,6 +104,9 @@ class Call:
     instruction: int = (
         -1
     )  # of the function, because one line can call a library twice; -1 if unknown
+    entry: int = (
+        0  # number of the run of the library's function that this line has called; 0 if unknown
+    )
     graph_function: str = ""  # of Ray, which made or ended a compiled graph with this call
     # Of a submission
     kind: str = ""  # "task", "method" or "actor"
