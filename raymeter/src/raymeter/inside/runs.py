@@ -261,12 +261,16 @@ async def time_async_generator(generator, function, record):
             record(run, function)
 
 
-def make_method_wrapper(record):
-    """Return what wraps the function of Ray that makes the executor of a method of an actor."""
+def make_method_wrapper(record, prepare):
+    """Return what wraps the function of Ray that makes the executor of a method of an actor.
+
+    `prepare()` is called when the user's modules are imported.
+    """
 
     def make_wrapper(original):
         @functools.wraps(original)
         def make_executor(*args, **kwargs):
+            prepare()
             return make_timed(original(*args, **kwargs), record)
 
         return make_executor
@@ -274,8 +278,11 @@ def make_method_wrapper(record):
     return make_wrapper
 
 
-def make_task_wrapper(record):
-    """Return what wraps the function of Ray that finds the function of a task, once per function and worker."""
+def make_task_wrapper(record, prepare):
+    """Return what wraps the function of Ray that finds the function of a task, once per function and worker.
+
+    `prepare()` is called when the modules of the function are imported.
+    """
 
     def make_wrapper(original):
         @functools.wraps(original)
@@ -283,6 +290,7 @@ def make_task_wrapper(record):
             found = original(manager, job, descriptor, *args)
             if getattr(found.function, "__raymeter_timed__", False):
                 return found
+            prepare()
             timed = found._replace(function=make_timed(found.function, record))
             manager._function_execution_info[descriptor.function_id] = timed
             return timed

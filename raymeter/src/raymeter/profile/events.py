@@ -316,6 +316,31 @@ class Fetch:
 
 
 @dataclass
+class Batch:
+    """A batch with lists of numbers, of which Ray Data has made a block in the task `by`.
+
+    `line` and `function` are those of the user's function that has returned it; "" if they are unknown.
+    """
+
+    process: str = ""
+    by: str = ""
+    by_name: str = ""
+    thread: int = 0
+    line: str = ""
+    function: str = ""
+    column: str = ""  # of most numbers
+    rows: int = 0
+    start: float = 0.0
+    seconds: float = 0.0
+    array_seconds: float | None = (
+        None  # with arrays in the place of lists; -1 if they have none, None if not measured
+    )
+    to_list_seconds: float = (
+        0.0  # of tolist(), which the function calls; measured with array_seconds
+    )
+
+
+@dataclass
 class Run:
     """What the user's function did in a worker, for the task `by`.
 
