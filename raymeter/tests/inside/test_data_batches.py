@@ -127,3 +127,13 @@ def test_a_process_without_ray_data_does_not_import_it():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_ray_data_has_these_names():
+    folder = Path(ray_internals.FOLDER) / "data"
+    block = (folder / "block.py").read_text()
+    assert f"class {ray_internals.DATA_ACCESSOR}" in block
+    assert f"def {ray_internals.BATCH_TO_BLOCK}(" in block
+    task = (folder / "_internal" / "execution" / "operators" / "map_operator.py").read_text()
+    head = f"def {ray_internals.DATA_TASK}(\n    {ray_internals.DATA_TRANSFORMER}: "
+    assert head in task
