@@ -8,11 +8,14 @@ from raymeter.profile.events import Batch
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.predict import predict
+from raymeter.simulate.without_data import without_data
 
 STEPS = 4
 BATCHES = 8  # of a step
 WORKERS = 2
 SECONDS = 0.1  # of each
+HELPER = 7  # a thread of Ray Data
+HELPER_TASK = "e" * 48
 LINE = "/made/embed.py:12"
 LOOP = "/made/train.py:3"
 
@@ -22,6 +25,7 @@ def make_program(array_seconds: float | None, waits: bool = False) -> Program:
     builder = Builder()
     for step in range(STEPS):
         builder.call("put", float(step), 0.001, object=f"{step:056x}", line=LOOP)
+        builder.call("wait", step + 0.1, 0.7, count=1, ready=1, thread=HELPER, by=HELPER_TASK)
         if waits:
             builder.call("get", step + 0.1, 0.8, count=1, line=LOOP)
         for number in range(BATCHES):
@@ -52,6 +56,17 @@ def test_a_step_gains_what_arrays_save_in_each_worker_at_most():
     (advice,) = predict(program, steps, [finding])
     assert advice.prediction.saved_seconds == pytest.approx(0.9 * BATCHES * SECONDS / WORKERS)
     assert advice.prediction.is_upper_limit
+
+
+def test_the_work_of_moving_data_is_a_limit_if_the_loop_waits_for_a_library():
+    program = make_program(array_seconds=0.01)
+    builder = Builder(program.recording)
+    for step in range(STEPS):
+        builder.send(None, step + 0.2, 0.4, process="node-a", by=f"{step:048x}")
+        builder.send(None, step + 0.2, 0.3, process="node-b", by=f"{step + STEPS:048x}")
+    moving = without_data(builder.program(), make_steps())
+    assert moving.is_upper_limit
+    assert moving.saved_seconds == pytest.approx(0.4)
 
 
 def test_making_the_lists_of_arrays_is_saved_too():

@@ -12,11 +12,11 @@ from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Batch
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
+from raymeter.profile.unseen_waits import waits_unseen
 from raymeter.units import format_milliseconds
 
 CAUSE = "lists of numbers"
 MIN_SAVED_SHARE = 0.15  # of making a block, by arrays
-WAITS = ("get", "wait", "next")
 CHANGE = (
     "Return a numpy array in place of the list: leave out tolist(), or call numpy.asarray(list), which takes longer. "
     "Rows of several lengths cannot be one array."
@@ -72,7 +72,7 @@ def make_finding(
         savings=savings,
         price=PRICE,
     )
-    if not waits_with_ray(program, steps):
+    if waits_unseen(program, steps):
         workers = {batch.process for batch in batches}
         finding.unseen_seconds = seconds / len(workers)
         finding.is_limit = True
@@ -95,16 +95,3 @@ def describe(batches: list[Batch], measured: list[Batch]) -> str:
     if to_list:
         text += f". Making the lists (tolist) takes {format_milliseconds(to_list)}"
     return text
-
-
-def waits_with_ray(program: Program, steps: Steps) -> bool:
-    """Return whether the thread of the steps waits in calls of Ray, so that a replay knows what it waits for.
-
-    A loop over the batches of a dataset waits for threads of Ray Data instead.
-    """
-    lane = steps.process, steps.thread
-    for call in program.recording.calls:
-        is_own = (call.process, call.thread) == lane
-        if is_own and call.event in WAITS and steps.of(call.start) is not None:
-            return True
-    return False
