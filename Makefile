@@ -15,7 +15,7 @@
 # make peers                install ZeroMQ, Arrow Flight, TransferQueue and tensordict, which some tests and suites need
 # make faults               faults and hostile uses, and what runs say, keep and leave behind; ARGS="-k NIXL" renews some rows
 # make publish              regenerate img/ and the tables of README.md and docs/ from the records in results/
-# make profile-examples     profile programs of others with raymeter, and try its advice (an hour; docs/profile.md)
+# make profile-examples     profile programs of others with raymeter, and try its advice (half an hour; docs/profile.md)
 # make cases                programs with known causes before and after their fix and under raymeter (40 minutes); FLAGS="--only NAMES"
 # make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
 # make profile-cost         what recording costs in CPU time (eight minutes on a machine that does nothing else)

@@ -2,7 +2,9 @@
 """Profile programs with raymeter, and try its advice:  python3 -m examples.profiled.measure [NAME ...]
 
 Each program of programs.toml is profiled once. A program with changes then runs without raymeter, as it is and with
-each change, in turns. What was found is written to results/evidence/raymeter/programs, one file per program.
+each change, in turns. What was found is written to results/evidence/raymeter/programs, one file per program, and what
+raymeter prints about the program on its page to example.json beside them. If a program fails, its record stays as it
+was, the others go on, and the exit code is 1.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs.toml")
 RECORDS = ROOT / "results" / "evidence" / "raymeter"
 PROFILES = Path("raymeter-profiles") / "examples"  # in the current folder, as raymeter does
+EXAMPLE_NAME = "example"
 EXAMPLE = Path("raymeter") / "tests" / "cases" / "by_value.py"
 PYTHON = [sys.executable]
 PAIRS = 5
@@ -34,6 +38,10 @@ PARTS = ("profile", "changes")  # of a record
 MAX_SECONDS = 300  # of one run
 LIBRARIES = re.compile(r"[^\s\"(]*/site-packages/")
 OWN_FOLDERS = (f"{ROOT}/", f"{sys.base_prefix}/")
+
+
+class Failed(Exception):
+    """A run of a program that has no meaning, with what it has printed."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class Change:
     text: str
     cause: str  # the name under which raymeter advises it; "" if it does not
     settings: Mapping[str, str]
+    is_tried: bool = False  # by `raymeter try`, which measures it before it advises it
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ def read_change(row: Mapping[str, Any]) -> Change:
     settings = dict(row.get("settings", {}))
     if row.get("retain_memory"):
         settings |= RETAIN_MEMORY
-    return Change(row["name"], row["text"], row["cause"], settings)
+    return Change(row["name"], row["text"], row["cause"], settings, row.get("is_tried", False))
 
 
 def make_environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -97,8 +106,15 @@ def make_environment(settings: Mapping[str, str]) -> dict[str, str]:
 def run(words: Sequence[str], settings: Mapping[str, str]) -> str:
     """Run Python with these words in the folder of the project, and return what it prints.
 
-    Raise SystemExit if it fails, because then its times mean nothing.
+    Raise Failed if it fails, or takes MAX_SECONDS, because then its times mean nothing.
     """
+    try:
+        return run_to_its_end(words, settings)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(words)} has taken {MAX_SECONDS} s") from None
+
+
+def run_to_its_end(words: Sequence[str], settings: Mapping[str, str]) -> str:
     done = subprocess.run(
         [*PYTHON, *words],
         cwd=ROOT,
@@ -110,9 +126,7 @@ def run(words: Sequence[str], settings: Mapping[str, str]) -> str:
         check=False,
     )
     if done.returncode:
-        raise SystemExit(
-            f"{' '.join(words)} ended with exit code {done.returncode}:\n{done.stdout}"
-        )
+        raise Failed(f"{' '.join(words)} ended with exit code {done.returncode}:\n{done.stdout}")
     return done.stdout
 
 
@@ -137,7 +151,7 @@ def run_plainly(program: Program, settings: Mapping[str, str]) -> float:
     output = run(["-m", module_of(program)], settings)
     seconds = read_step(output)
     if seconds is None:
-        raise SystemExit(f"{program.name} has printed no times:\n{output}")
+        raise Failed(f"{program.name} has printed no times:\n{output}")
     return seconds
 
 
@@ -208,27 +222,49 @@ def measure(program: Program, pairs: int, parts: Sequence[str]) -> None:
 
 def write_example() -> None:
     """Write what raymeter prints about the program on its page."""
+    print(EXAMPLE.stem, flush=True)
     folder = profile(EXAMPLE.stem, [str(EXAMPLE)])
+    record = {"printed": read_text(folder / "profile.txt"), "origin": describe_origin()}
     RECORDS.mkdir(parents=True, exist_ok=True)
-    (RECORDS / "example.txt").write_text(read_text(folder / "profile.txt"), encoding="utf-8")
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    (RECORDS / "example.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+def measure_all(names: Sequence[str], pairs: int, parts: Sequence[str]) -> list[str]:
+    """Measure the programs with these names, and return those that have failed."""
+    programs = {program.name: program for program in read_programs()}
+    failed = []
+    for name in names:
+        begin = time.monotonic()
+        try:
+            if name == EXAMPLE_NAME:
+                write_example()
+            else:
+                measure(programs[name], pairs, parts)
+        except Failed as error:
+            print(f"  failed: {error}", flush=True)
+            failed.append(name)
+        seconds = time.monotonic() - begin
+        print(f"  {seconds:.0f} s", flush=True)
+    return failed
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure the programs with these names, or all, and the example."""
-    programs = {program.name: program for program in read_programs()}
+    known = [program.name for program in read_programs()]
+    known.append(EXAMPLE_NAME)
     parser = argparse.ArgumentParser(description="Profile programs with raymeter.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join([*programs, "example"]))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--pairs", type=int, default=PAIRS, help=f"default: {PAIRS}")
     parser.add_argument("--only", choices=PARTS, help="default: all parts")
     arguments = parser.parse_args(words)
+    for name in arguments.names:
+        if name not in known:
+            parser.error(f"{name}: no such program. There are {', '.join(known)}")
     parts = [arguments.only] if arguments.only else PARTS
-    for name in arguments.names or [*programs, "example"]:
-        if name == "example":
-            write_example()
-        elif name in programs:
-            measure(programs[name], arguments.pairs, parts)
-        else:
-            parser.error(f"{name}: no such program. There are {', '.join(programs)}")
+    failed = measure_all(arguments.names or known, arguments.pairs, parts)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}. Their records are as they were")
 
 
 if __name__ == "__main__":

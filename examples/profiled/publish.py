@@ -49,9 +49,10 @@ def to_table(headers: Row, rows: Sequence[Row]) -> TextTable:
 
 def make_sections(folder: Path) -> Iterator[Section]:
     """Yield the parts of the page for which there are records."""
-    example = folder / RECORDS / "example.txt"
-    if example.exists():
-        yield Section("raymeter-example", "", f"```\n{example.read_text(encoding='utf-8')}```")
+    example = load(folder, "example.json")
+    if example:
+        notes = [describe_origins([example["origin"]])]
+        yield Section("raymeter-example", "", quote(example["printed"]), notes=notes)
     yield Section("raymeter-causes", "", CAUSES.read_text(encoding="utf-8").rstrip("\n"))
     scores = load(folder, "scoreboard.json")
     if scores:
@@ -245,7 +246,7 @@ def describe_programs(programs: Sequence[dict[str, Any]]) -> Section:
     pairs = max((len(change["before"]) for change in changes), default=0)
     sentence = (
         f"What a change saves was measured in {pairs} pairs of runs without raymeter. A prediction has come true if it "
-        f"is within a factor of {MAX_FACTOR} of that, or in its interval."
+        f"is within a factor of {MAX_FACTOR} of that, or in its interval. If raymeter calls it a limit, it is the most."
     )
     notes = [
         f"{program['title']}: {program['remark']}" for program in programs if program["remark"]
@@ -285,13 +286,15 @@ def describe_first(program: dict[str, Any]) -> str:
 
 def describe_change(program: dict[str, Any], change: dict[str, Any]) -> Row:
     """Return the cells of a change that was tried."""
-    predicted = predicted_seconds(program, change["change"]["cause"])
-    predicted_ms = NOTHING if predicted is None else format_ms(1e3 * predicted)
+    cause = change["change"]["cause"]
+    predicted = predicted_seconds(program, cause)
+    is_limit = is_upper_limit(program, cause)
+    predicted_ms = format_prediction(predicted, is_limit)
     saved = saved_seconds(change)
     saved_ms, low_ms, high_ms = [format_ms(1e3 * seconds) for seconds in saved]
     measured = f"{saved_ms} ({low_ms} to {high_ms})"
     text = change["change"]["text"]
-    verdict = judge(change, predicted)
+    verdict = judge(change, predicted, is_limit)
     return (*describe_answer(program), text, predicted_ms, measured, verdict)
 
 
@@ -310,6 +313,20 @@ def predicted_seconds(program: dict[str, Any], cause: str) -> float | None:
     return sum(savings) / steps
 
 
+def is_upper_limit(program: dict[str, Any], cause: str) -> bool:
+    """Return whether raymeter calls what the advice about a cause saves a limit."""
+    kinds = [advice.get("kind") for advice in program["advice"] if advice["cause"] == cause]
+    return "upper limit" in kinds
+
+
+def format_prediction(seconds: float | None, is_limit: bool) -> str:
+    """Return what is predicted to be saved, in milliseconds."""
+    if seconds is None:
+        return NOTHING
+    text = format_ms(1e3 * seconds)
+    return f"up to {text}" if is_limit else text
+
+
 def saved_seconds(change: dict[str, Any]) -> tuple[float, float, float]:
     """Return what a change saves per step, and its 95 % interval."""
     before = typical_seconds(change["before"])
@@ -321,14 +338,15 @@ def saved_seconds(change: dict[str, Any]) -> tuple[float, float, float]:
     return saved, least, most
 
 
-def judge(change: dict[str, Any], predicted: float | None) -> str:
+def judge(change: dict[str, Any], predicted: float | None, is_limit: bool = False) -> str:
     """Return whether the advice was right; if there was none, whether there should have been one."""
     pairs = len(change["before"])
     if pairs < MIN_RUNS:
         return f"{pairs} pairs: no verdict"
     saved, low, high = saved_seconds(change)
     if predicted is None:
-        return judge_silence(low, high)
+        is_tried = change["change"].get("is_tried", False)
+        return judge_trial(low, high) if is_tried else judge_silence(low, high)
     if low <= 0 <= high:
         return "no difference shown"
     if saved < 0:
@@ -336,6 +354,8 @@ def judge(change: dict[str, Any], predicted: float | None) -> str:
     is_close = saved / MAX_FACTOR <= predicted <= saved * MAX_FACTOR
     if is_close or low <= predicted <= high:
         return "came true"
+    if is_limit and predicted > saved:
+        return "faster, and below the limit"
     return (
         "faster, by less than predicted" if predicted > saved else "faster, by more than predicted"
     )
@@ -346,6 +366,13 @@ def judge_silence(low: float, high: float) -> str:
     if low > 0:
         return "not said, and it would have helped"
     return "rightly not said" if high < 0 else "not said, and no difference shown"
+
+
+def judge_trial(low: float, high: float) -> str:
+    """Return what `raymeter try` can show of a change that a plain profile does not advise."""
+    if low > 0:
+        return "faster, for `raymeter try` to find"
+    return "slower, for `raymeter try` to find" if high < 0 else "no difference shown"
 
 
 def describe_packages(programs: Sequence[dict[str, Any]]) -> str:
@@ -366,8 +393,12 @@ def quote_programs(programs: Sequence[dict[str, Any]]) -> Iterator[Section]:
             program = by_name[name]
             title = program["title"]
             printed = program["printed"]
-            text = f"{title}:\n\n```\n{printed}```"
-            yield Section("raymeter-programs", "", text)
+            yield Section("raymeter-programs", "", f"{title}:\n\n{quote(printed)}")
+
+
+def quote(printed: str) -> str:
+    """Return a text as it was printed."""
+    return f"```\n{printed}```"
 
 
 def describe_versions(versions: Sequence[dict[str, Any]]) -> Section:

@@ -11,7 +11,7 @@ if __name__ == "__main__":
     config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=2)
     config.training(train_batch_size=4000, minibatch_size=128, num_epochs=2)
     algorithm = config.build_algo()
-    for _ in timed_steps(12):
+    for _ in timed_steps(6):
         results = algorithm.train()
     print(f"mean return {results['env_runners']['episode_return_mean']:.0f}")
     algorithm.stop()

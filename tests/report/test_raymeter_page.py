@@ -2,6 +2,7 @@
 """Test what the page of raymeter says about the programs of others, and how their records are made."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -70,6 +71,30 @@ def test_silence_is_judged_too():
     assert verdict_of(silent) == "not said, and it would have helped"
 
 
+def test_a_limit_is_no_prediction_that_fails_by_being_large():
+    program = make_program(0.4, predicted=0.8)
+    program["advice"][0]["kind"] = "upper limit"
+    (row,) = rows_of(publish.describe_programs([program]))
+    assert row["predicted to save, ms"] == "up to 800"
+    assert row["verdict"] == "faster, and below the limit"
+    program["advice"][0]["saved_seconds"] = 0.1
+    assert verdict_of(program) == "faster, by more than predicted"
+
+
+@pytest.mark.parametrize(
+    ("saves", "verdict"),
+    [
+        (0.4, "faster, for `raymeter try` to find"),
+        (-0.3, "slower, for `raymeter try` to find"),
+        (0.0, "no difference shown"),
+    ],
+)
+def test_a_change_that_only_raymeter_try_advises_is_said_to_be_so(saves, verdict):
+    program = make_program(saves, advised="another cause")
+    program["changes"][0]["change"]["is_tried"] = True
+    assert verdict_of(program) == verdict
+
+
 def test_a_line_has_the_step_the_share_of_data_the_cause_and_the_savings():
     (row,) = rows_of(publish.describe_programs([make_program(0.4)]))
     assert row["ms per step"] == "1,000"
@@ -98,6 +123,40 @@ def test_the_programs_are_modules_and_their_changes_set_variables():
         assert (measure.PROGRAMS.parent / f"{program.name}.py").exists()
         for change in program.changes:
             assert change.settings
+
+
+def test_a_program_that_fails_keeps_its_record_and_the_others_go_on(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(measure, "RECORDS", tmp_path)
+    first, second, *_ = measure.read_programs()
+    record = tmp_path / "programs" / f"{first.name}.json"
+    record.parent.mkdir()
+    record.write_text('{"program": "as it was"}')
+    measured = []
+
+    def describe_profile(program):
+        if program.name == first.name:
+            raise measure.Failed("it ended with exit code 1")
+        measured.append(program.name)
+        return {"printed": ""}
+
+    monkeypatch.setattr(measure, "describe_profile", describe_profile)
+    monkeypatch.setattr(measure, "version", lambda name: "1.0")
+    with pytest.raises(SystemExit, match=f"failed: {first.name}"):
+        measure.main([first.name, second.name, "--only", "profile"])
+    assert measured == [second.name]
+    assert json.loads(record.read_text()) == {"program": "as it was"}
+    written = json.loads((tmp_path / "programs" / f"{second.name}.json").read_text())
+    assert written["origins"]["profile"]["day"]
+    assert "failed: it ended with exit code 1" in capsys.readouterr().out
+
+
+def test_a_program_that_takes_too_long_has_failed(monkeypatch):
+    def run(*_, **__):
+        raise subprocess.TimeoutExpired("python", measure.MAX_SECONDS)
+
+    monkeypatch.setattr(measure.subprocess, "run", run)
+    with pytest.raises(measure.Failed, match=f"has taken {measure.MAX_SECONDS} s"):
+        measure.run(["-m", "examples.program"], {})
 
 
 def test_the_step_without_the_first_pass_is_printed_and_read(capsys, monkeypatch):
@@ -175,3 +234,13 @@ def test_a_part_of_the_page_says_where_its_records_come_from_or_that_they_do_not
     assert section.notes == [f"The records {UNKNOWN}"]
     program = make_program(0.4) | {"origins": {"profile": ORIGIN, "changes": ORIGIN}}
     assert publish.describe_programs([program]).notes[-1] == known
+
+
+def test_the_quoted_output_says_where_it_comes_from(tmp_path):
+    path = tmp_path / publish.RECORDS / "example.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"printed": "Moving data is 1 %.\n", "origin": ORIGIN}))
+    first, *_ = publish.make_sections(tmp_path)
+    assert first.name == "raymeter-example"
+    assert first.sentence == "```\nMoving data is 1 %.\n```"
+    assert first.notes == [publish.describe_origins([ORIGIN])]

@@ -59,6 +59,8 @@ class Finding:
     price: str = ""  # what the change costs, such as memory
     other_lines: list[str] = field(default_factory=list)
     is_limit: bool = False  # the savings are the most that the change can save
+    # What a step gains at most if its thread waits for a thread of a library, which no call of Ray shows.
+    unseen_seconds: float = 0.0
 
     @property
     def section(self) -> str:

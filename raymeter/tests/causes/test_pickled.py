@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pickled message has the cause of its type, advice that fits the type, and no number without a measurement."""
 
+import os
 import re
 from dataclasses import replace
 
@@ -112,7 +113,7 @@ def test_tensors_in_a_class_that_packs_them_get_no_setting_that_it_ignores():
     measured = {"as it is": NOW, "numpy arrays": FAST, "without its own pickling": FAST}
     finding = find(make_program(TENSOR, alternatives=measured, own_pickling=OWN))
     assert finding.cause == "the class pickles itself"
-    assert "data.Batch pickles itself (data.py:7)" in finding.change
+    assert finding.change.startswith("Let data.Batch, which pickles itself (data.py:7), ")
     assert not finding.settings
     assert finding.other_lines == ["/made/data.py:7"]
 
@@ -229,8 +230,42 @@ def test_a_type_whose_arrays_save_nothing_gets_no_advice_for_others():
 def test_a_class_of_a_library_is_not_to_be_changed():
     own = replace(OWN, line="/made/lib/python3.11/site-packages/data/batch.py:7")
     finding = find(make_program(own_pickling=own))
-    assert "It belongs to a library: send its fields as arrays." in finding.change
-    assert "Let it return" not in finding.change
+    assert finding.change.startswith("Send the fields as arrays: data.Batch belongs to a library")
+    assert "pickles itself (data/batch.py:7)" in finding.change
+    assert not finding.settings
+
+
+CLASS_WITH_TWO_WAYS = """import os
+
+
+class Batch:
+    def __getstate__(self):
+        way = os.getenv("DEBUG")
+        if os.environ.get("BATCH_WAY", "bytes") == "numpy":
+            return self.arrays
+        if os.environ["OTHER"] == "1":
+            return way
+        return b""
+"""
+
+
+def test_a_variable_for_which_the_class_asks_is_the_advised_setting(tmp_path):
+    file = tmp_path / "data.py"
+    file.write_text(CLASS_WITH_TWO_WAYS)
+    os.utime(file, (0, 0))  # before the program
+    own = replace(OWN, line=f"{file}:5")
+    measured = {"as it is": NOW, "without its own pickling": FAST}
+    for alternatives_of_message in (measured, {}):
+        finding = find(make_program(TENSOR, alternatives=alternatives_of_message, own_pickling=own))
+        assert finding.settings == {"BATCH_WAY": "numpy"}
+        assert finding.change.startswith("Set BATCH_WAY=numpy before Ray starts: data.Batch asks")
+
+
+def test_a_class_in_a_file_that_was_changed_later_asks_for_nothing_known(tmp_path):
+    file = tmp_path / "data.py"
+    file.write_text(CLASS_WITH_TWO_WAYS)
+    own = replace(OWN, line=f"{file}:5")
+    assert not find(make_program(TENSOR, own_pickling=own)).settings
 
 
 def test_a_field_that_is_mostly_one_value_is_said_to_be_so():

@@ -151,3 +151,22 @@ def test_two_calls_in_one_line_are_two_instructions():
     first, second = place.instruction_of(frame), place.instruction_of(frame)
     assert 0 <= first < second
     assert place.instruction_of(None) == -1
+
+
+def call_twice(call):
+    """Call Ray, as a function of a library does."""
+    return call(), call()
+
+
+def test_calls_in_one_run_of_a_library_have_its_number(monkeypatch):
+    monkeypatch.setitem(place.kinds, id(call_twice.__code__), place.SKIPPED)
+    frame = sys._getframe()
+
+    def call():
+        return place.number_entry(frame)
+
+    first = call_twice(call)
+    second = call_twice(call)
+    assert first[0] == first[1] > 0
+    assert second[0] == second[1] > first[1]
+    assert place.number_entry(None) == 0

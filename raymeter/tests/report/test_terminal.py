@@ -306,3 +306,12 @@ def test_paths_begin_in_the_current_folder(tmp_path, monkeypatch):
     assert relative(f"{tmp_path}/a/train.py:3") == "a/train.py:3"
     assert relative("/usr/lib/site-packages/ray/util/queue.py:325") == "ray/util/queue.py:325"
     assert relative("Trainer.train") == "Trainer.train"
+
+
+def test_a_line_of_an_installed_package_is_named_without_the_folders_of_its_environment(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / ".venv" / "lib" / "python3.11" / "site-packages" / "ray" / "data" / "map.py"
+    assert relative(f"{place}:784") == "ray/data/map.py:784"
+    assert relative(f"{tmp_path}/train.py:7") == "train.py:7"

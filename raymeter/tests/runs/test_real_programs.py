@@ -81,6 +81,19 @@ if __name__ == "__main__":
     sys.exit(3)
 """
 
+GENERATOR = """
+import ray
+
+@ray.remote(num_returns="streaming")
+def work():
+    for number in range(3):
+        got = yield number
+        yield type(got).__name__
+
+ray.init(num_cpus=1, object_store_memory=200 * 10**6)
+print("items:", [ray.get(item) for item in work.remote()])
+"""
+
 
 def profile(
     text: str, folder: Path, words: Sequence[str] = (), **variables: str
@@ -114,3 +127,19 @@ def test_an_unusual_program_does_what_it_does_without_raymeter(tmp_path: Path) -
     process = profile(UNUSUAL, tmp_path, RAY_RUNTIME_ENV_HOOK="program.users_hook")
     assert process.returncode == 3, process.stderr
     assert "Moving data" in process.stdout
+
+
+def test_a_generator_gets_from_ray_what_it_gets_without_raymeter(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(GENERATOR)
+    plain = subprocess.run(
+        [sys.executable, "plain.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    process = profile(GENERATOR, tmp_path)
+    assert process.returncode == 0, process.stderr
+    (expected,) = [line for line in plain.stdout.splitlines() if line.startswith("items:")]
+    assert expected in process.stdout.splitlines()

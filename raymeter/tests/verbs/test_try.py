@@ -92,11 +92,17 @@ def test_settings_that_fit_and_are_not_set_are_tried(
     assert [setting.variables for setting in found] == expected
 
 
-def test_the_price_of_a_setting_is_its_own_and_not_that_of_a_change_of_code() -> None:
-    made = profile(100, {}, ZERO_COPY)
+@pytest.mark.parametrize(
+    ("settings", "price"),
+    [(ZERO_COPY, try_changes.ZERO_COPY_PRICE), ({"BATCH_WAY": "numpy"}, try_changes.CLASS_PRICE)],
+)
+def test_the_price_of_a_setting_is_its_own_and_not_that_of_a_change_of_code(
+    settings: dict[str, str], price: str
+) -> None:
+    made = profile(100, {}, settings)
     made.findings[0].price = "converting one message took 13 ms."
     (found,) = try_changes.find_settings(made)
-    assert found.price == try_changes.ZERO_COPY_PRICE
+    assert (found.variables, found.price) == (settings, price)
 
 
 def test_how_often_the_program_runs_is_said_before() -> None:

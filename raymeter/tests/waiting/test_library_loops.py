@@ -146,3 +146,76 @@ def test_a_program_without_steps_whose_threads_wait_for_each_other_is_never_said
     moving = without_data(program, Steps("the program", [(1.0, end)]))
     assert moving.is_upper_limit
     assert moving.saved_seconds > 0.5 * PASSES * PASS_SECONDS
+
+
+def make_training(entries: list[int]) -> Program:
+    """Return a loop whose one statement runs a library's function, which sends and gets in four rounds, and then puts.
+
+    entries: the number of the run of this function in each pass; 0 if it is not known.
+    """
+    builder = Builder()
+    time = 1.0
+    for step, entry in enumerate(entries):
+        values = {"line": LINE, "entry": entry}
+        for number in range(4):
+            task = task_of(step, number)
+            builder.call("call", time, 0.001, kind="method", task=task, name="A.apply", **values)
+            builder.task(task, "A.apply", time + 0.001, 0.02, actor="a")
+            objects = [f"{task}01000000"]
+            builder.call("get", time + 0.002, 0.02, objects=objects, count=1, **values)
+            time += 0.03
+        builder.call("put", time, 0.001, object=f"{step:056x}", **values)
+        time += 0.01
+    return builder.program()
+
+
+def test_a_statement_that_runs_a_loop_of_a_library_is_one_step():
+    passes = list(range(1, PASSES + 1))
+    steps = find_steps(make_training(passes))
+    assert (steps.count, steps.line) == (PASSES, LINE)
+    assert find_steps(make_training([0] * PASSES)).count == 4 * PASSES
+
+
+def test_a_program_that_is_one_statement_has_the_steps_of_the_loop_inside():
+    assert find_steps(make_training([1] * PASSES)).count == 4 * PASSES
+
+
+def make_epochs(
+    begin: int, ask: int, passes: int = PASSES, entry: int = 0, calls_of_run: int = 3
+) -> Program:
+    """Return a loop over epochs, in which one line makes all calls: it begins an iteration, and asks for batches.
+
+    begin, ask: these two instructions; entry: the number of the first run of the library's function, which makes so
+    many calls, if it is known. Before it, workers start for as long as two epochs take.
+    """
+    builder = Builder()
+    builder.call("put", 1.0 - 2 * PASS_SECONDS, 0.01, object="c" * 56, line="/made/train.py:3")
+    for step in range(passes):
+        time = 1.0 + PASS_SECONDS * step
+        for number in range(3):
+            values = {"name": "Stats.update", "instruction": begin if number == 0 else ask}
+            task = task_of(step, number)
+            start = time + number * PASS_SECONDS / 3
+            if entry:
+                values["entry"] = entry + (3 * step + number) // calls_of_run
+            builder.call("call", start, 0.001, kind="method", task=task, line=LINE, **values)
+    return builder.program()
+
+
+@pytest.mark.parametrize("program", [make_epochs(10, 34), make_epochs(10, 10, entry=7)])
+def test_a_statement_that_makes_all_calls_of_a_loop_is_one_step(program):
+    steps = find_steps(program)
+    assert (steps.count, steps.line) == (PASSES, LINE)
+    assert max(lengths_of(steps)[:-1]) < 1.01 * PASS_SECONDS
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        make_epochs(10, 34, passes=2),
+        make_epochs(10, 10),
+        make_epochs(10, 10, entry=7, calls_of_run=1),  # a row of calls of Ray itself
+    ],
+)
+def test_a_row_of_calls_from_one_line_is_no_loop(program):
+    assert find_steps(program).is_whole_program

@@ -119,6 +119,42 @@ def test_a_generator_that_is_closed_is_closed_inside(recorded):
     assert recorded[0].count == 1
 
 
+def test_a_generator_gets_what_is_sent_or_thrown_into_it(recorded):
+    def work():
+        seconds = yield "item"  # as a task of Ray Data, which Ray tells how long it has stored an item
+        try:
+            yield seconds
+        except KeyError:
+            yield "handled"
+
+    generator = time_it(work, recorded)()
+    assert next(generator) == "item"
+    assert generator.send(0.5) == 0.5
+    assert generator.throw(KeyError("made")) == "handled"
+    assert list(generator) == []
+    assert recorded[0].count == 3
+
+
+def test_an_async_generator_gets_what_is_sent_or_thrown_into_it(recorded):
+    async def work():
+        seconds = yield "item"
+        try:
+            yield seconds
+        except KeyError:
+            yield "handled"
+
+    async def collect():
+        generator = time_it(work, recorded)()
+        first = await anext(generator)
+        second = await generator.asend(0.5)
+        third = await generator.athrow(KeyError("made"))
+        rest = [item async for item in generator]
+        return first, second, third, rest
+
+    assert asyncio.run(collect()) == ("item", 0.5, "handled", [])
+    assert recorded[0].count == 3
+
+
 def test_an_async_generator_stays_one(recorded):
     async def work():
         for number in range(2):

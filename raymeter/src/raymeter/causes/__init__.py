@@ -4,6 +4,7 @@
 from raymeter.causes import (
     calls,
     captured,
+    data_batches,
     event_loop,
     forwarded,
     independent_calls,
@@ -28,6 +29,7 @@ KINDS = (
     repeated,
     forwarded,
     pickled,
+    data_batches,
     captured,
     waiting,
     independent_calls,

@@ -15,6 +15,7 @@ from statistics import median
 
 from raymeter.causes.savings import save_reading, save_sending, total
 from raymeter.findings import Finding, Saving
+from raymeter.profile.asked_variables import find_asked_variables
 from raymeter.profile.events import Alternative, Field, OwnPickling, Sent
 from raymeter.profile.groups import Group, groups_in_steps
 from raymeter.profile.program import Program
@@ -36,8 +37,14 @@ MIN_SAVED_SHARE = 0.15  # of sending and reading a message, by the alternative
 
 ZERO_COPY = "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"
 ZERO_COPY_SINCE = (2, 53)
-OWN_CHANGE = "Let it return numpy arrays there, or send its fields as arrays."
-LIBRARY_CHANGE = "It belongs to a library: send its fields as arrays."
+OWN_CHANGE = "Let {class}, which pickles itself ({line}), return numpy arrays there, or send its fields as arrays."
+LIBRARY_CHANGE = (
+    "Send the fields as arrays: {class} belongs to a library, and pickles itself ({line})."
+)
+VARIABLE_CHANGE = (
+    "Set {setting} before Ray starts: {class} asks for this variable when it pickles itself ({line}). `raymeter try` "
+    "measures it. Or send the fields as arrays."
+)
 LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
 ITS_ARRAYS = "its arrays"  # the name of the alternative, in inside/conversions.py
 BFLOAT16 = "bfloat16"  # which numpy does not have
@@ -114,7 +121,9 @@ def examine(program: Program, steps: Steps, group: Group) -> Finding | None:
     first = unmeasured[0]
     change = change_of(program, group, first)
     taken_seconds = group.seconds() / steps.count  # by its messages: what can be saved is not known
-    return build_finding(group, first, change, [], taken_seconds)
+    finding = build_finding(group, first, change, [], taken_seconds)
+    finding.settings = settings_of(program, group, first, change)
+    return finding
 
 
 @dataclass(frozen=True)
@@ -175,6 +184,7 @@ def make_finding(
         change += f" (Measured with {significant(100 * other.share, 2)} % of the items.)"
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
+    finding.settings = settings_of(program, group, kind, change)
     # Readers at once may save less than what sending takes longer, before them, adds.
     finding.is_limit = saved.is_sent_slower
     use = find_use(group)
@@ -341,7 +351,6 @@ def build_finding(
         seconds=seconds,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
-        settings={ZERO_COPY: "1"} if ZERO_COPY in change else {},
         price=price_of_alternative(kind.alternative),
         other_lines=others,
     )
@@ -516,9 +525,9 @@ def has_objects(group: Group) -> bool:
 def change_of(program: Program, group: Group, kind: Kind) -> str:
     """Return what to do, with the names of this message."""
     own = own_pickling(group)
-    if own is not None and "{class}" in kind.change:
-        change = kind.change.replace("{class}", own.type).replace("{line}", short_line(own.line))
-        return change.replace(OWN_CHANGE, LIBRARY_CHANGE) if is_library(own.line) else change
+    if own is not None and OWN_CHANGE in kind.change:
+        change = kind.change.replace(OWN_CHANGE, change_of_class(program, own))
+        return change.replace("{class}", own.type).replace("{line}", name_of_line(own.line))
     if kind.alternative == ITS_ARRAYS:
         change = kind.change.replace("{type}", type_of_form(group))
         return say_tensors(group, change)
@@ -529,6 +538,41 @@ def change_of(program: Program, group: Group, kind: Kind) -> str:
     if is_plain and version_of(program) >= ZERO_COPY_SINCE:
         return f"{change} Or, if readers only read, set {ZERO_COPY}=1 before Ray starts."
     return change
+
+
+def change_of_class(program: Program, own: OwnPickling) -> str:
+    """Return what to do about a class with its own pickling: a setting if its code asks for one."""
+    variables = settings_of_class(program, own)
+    if variables:
+        texts = [f"{name}={value}" for name, value in variables.items()]
+        return VARIABLE_CHANGE.replace("{setting}", " or ".join(texts))
+    return LIBRARY_CHANGE if is_library(own.line) else OWN_CHANGE
+
+
+def settings_of(program: Program, group: Group, kind: Kind, change: str) -> dict[str, str]:
+    """Return the variables of the environment that a change names; {} if it needs other code."""
+    if ZERO_COPY in change:
+        return {ZERO_COPY: "1"}
+    own = own_pickling(group)
+    if own is None or OWN_CHANGE not in kind.change:
+        return {}
+    return settings_of_class(program, own)
+
+
+def settings_of_class(program: Program, own: OwnPickling) -> dict[str, str]:
+    """Return the variable of the environment that changes how a class pickles itself; {} if its code asks for none."""
+    variables = find_asked_variables(own.line, program.recording.start)
+    first = list(variables.items())[:1]  # they may exclude each other
+    return dict(first)
+
+
+def name_of_line(line: str) -> str:
+    """Return "package/file:line" of a line in an installed package, and "file:line" of others."""
+    if not is_library(line):
+        return short_line(line)
+    for folder in LIBRARY_FOLDERS:
+        line = line.rpartition(folder)[2]
+    return line
 
 
 def say_tensors(group: Group, change: str) -> str:
@@ -574,8 +618,7 @@ KINDS = (
     Kind(
         "the class pickles itself",
         "without its own pickling",
-        "{class} pickles itself ({line}), so all bytes are inside of the pickle, and no setting of Ray helps. "
-        + OWN_CHANGE,
+        OWN_CHANGE + " All bytes are inside of the pickle now, and no setting of Ray helps.",
         pickles_itself,
     ),
     Kind(

@@ -34,6 +34,7 @@ KEEP_MEMORY = {
 KEEP_MEMORY_TITLE = "keep freed memory"
 KEEP_MEMORY_PRICE = "each process keeps what it has freed, so its memory stays at its peak."
 ZERO_COPY_PRICE = "tensors arrive without requires_grad, and readers must not write into them."
+CLASS_PRICE = "a class of your program asks for this variable: look up what else it changes."
 PAGE_BYTES = 4096
 WIDTH = 80
 FIRST = "first"  # folder of the run that shows which settings fit
@@ -124,7 +125,7 @@ def find_settings(profile: Profile) -> list[Setting]:
     known = profile.program.recording.processes[0].settings
     settings: list[Setting] = []
     for finding in profile.findings:
-        price = known_price(finding.settings) or finding.price
+        price = price_of(finding.settings)
         setting = Setting(" and ".join(finding.settings), finding.settings, price)
         is_new = not finding.settings.keys() <= known.keys()
         if finding.settings and is_new and setting not in settings:
@@ -135,9 +136,9 @@ def find_settings(profile: Profile) -> list[Setting]:
     return settings[:2]
 
 
-def known_price(settings: dict[str, str]) -> str:
-    """Return what a setting costs besides memory; "" if nothing is known."""
-    return ZERO_COPY_PRICE if ZERO_COPY in settings else ""
+def price_of(settings: dict[str, str]) -> str:
+    """Return what the setting of a finding costs besides memory. What a prediction leaves out was measured here."""
+    return ZERO_COPY_PRICE if ZERO_COPY in settings else CLASS_PRICE
 
 
 def fault_share(profile: Profile) -> float:

@@ -20,6 +20,7 @@ from . import (
     by_class,
     captured,
     class_code,
+    data_batches,
     describe,
     identity,
     memory,
@@ -337,6 +338,7 @@ def write_call(event, name, scope):
     event["function"] = function
     event["frames"] = place.number_frames(frame)
     event["instruction"] = place.instruction_of(frame)
+    event["entry"] = place.number_entry(frame)
     graph_function = ray_internals.graph_function()
     if graph_function:
         event["graph_function"] = graph_function
@@ -901,6 +903,32 @@ def write_run_event(run, function):
     recorder.write(event)
 
 
+@guarded
+def write_batch(make_block, batch, start, seconds):
+    """Write that Ray Data has made a block of a batch with lists of numbers."""
+    lists = data_batches.lists_of(batch)
+    if not lists or not recorder:
+        return
+    begin = time.perf_counter()
+    event = {"event": "batch", "by": ray_internals.current_task(), "thread": threading.get_ident()}
+    event["start"] = start
+    event["seconds"] = seconds
+    event.update(data_batches.describe_batch(make_block, batch, lists, has_time_for_alternatives))
+    if "array_seconds" in event:
+        recorder.spend_extra("alternatives", time.perf_counter() - begin)
+    recorder.write(event)
+
+
+def has_time_for_alternatives():
+    return recorder.has_time("alternatives")
+
+
+@guarded
+def install_in_data():
+    """Record the batches of Ray Data from now on, if the function that runs next has imported it."""
+    data_batches.install_if_used(write_batch)
+
+
 def make_shutdown_wrapper(original):
     """Wrap ray.shutdown, before which the driver asks Ray what it has recorded of the tasks."""
 
@@ -963,7 +991,7 @@ WRAPPERS = {
     ray_internals.PICKLE_FUNCTION: make_export_wrapper("function"),
     ray_internals.PICKLE_CLASS: make_export_wrapper("class"),
     ray_internals.FETCH_FUNCTION: make_fetch_wrapper,
-    ray_internals.MAKE_EXECUTOR: runs.make_method_wrapper(write_run),
-    ray_internals.FIND_FUNCTION: runs.make_task_wrapper(write_run),
+    ray_internals.MAKE_EXECUTOR: runs.make_method_wrapper(write_run, install_in_data),
+    ray_internals.FIND_FUNCTION: runs.make_task_wrapper(write_run, install_in_data),
     ray_internals.SHUTDOWN: make_shutdown_wrapper,
 }

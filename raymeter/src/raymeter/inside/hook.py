@@ -34,6 +34,7 @@ MODULES = (
     "memory",
     "captured",
     "class_code",
+    "data_batches",
     "calls",
     "hook",
 )

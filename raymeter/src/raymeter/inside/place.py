@@ -101,6 +101,33 @@ def number_frames(frame):
     return mark_frame(frame, MAX_DEPTH).numbers
 
 
+def number_entry(frame):
+    """Return the number of the run of the function that a frame of the user's code has called; 0 without one.
+
+    A statement that calls a library once, such as `algorithm.train()`, may call Ray many times. Each run of the
+    library's function keeps its number, as frames of the user's code do.
+    """
+    if frame is None or kind_of(frame.f_code) != USERS:
+        return 0
+    entry = called_by(frame)
+    if entry is None:
+        return 0
+    mark = entry.f_trace
+    if mark is None and sys.gettrace() is None:
+        mark = entry.f_trace = Mark((next(numbers),))
+    return mark.numbers[0] if type(mark) is Mark else 0
+
+
+def called_by(frame):
+    """Return the running frame that another one has called; None if it is far away."""
+    entry = sys._getframe(1)
+    for _ in range(MAX_FRAMES):
+        if entry is None or entry.f_back is frame:
+            return entry
+        entry = entry.f_back
+    return None
+
+
 def mark_frame(frame, depth):
     """Give a number to a frame and to at most `depth` of its callers, and return its mark."""
     callers = ()

@@ -12,6 +12,7 @@ import os
 import pickle
 import sys
 from pkgutil import resolve_name
+from types import FrameType
 from typing import Any
 
 import ray
@@ -68,6 +69,15 @@ GRAPH_FUNCTIONS = ("experimental_compile", "_get_or_compile", "teardown")
 # Module attributes that are replaced by functions that call them: what a pickle and its buffers contain.
 PICKLE_MODULE = "ray._private.serialization:pickle"
 MESSAGE_PACK_OBJECT = "ray._private.serialization:MessagePackSerializedObject"
+
+# Ray Data makes a block of each batch that a function of the user has returned, in a task that has its transformer.
+DATA_BLOCK = "ray.data.block"
+DATA_ACCESSOR = "BlockAccessor"
+BATCH_TO_BLOCK = "batch_to_block"
+DATA_TASK = "_map_task"
+DATA_TRANSFORMER = "map_transformer"
+DATA_PACKAGE = "ray.data."
+MAX_DATA_FRAMES = 100  # between a task of Ray Data and what it calls
 
 # cloudpickle pickles the code of a class that readers cannot import. These functions make the class of it again.
 CLOUDPICKLE = "ray.cloudpickle.cloudpickle"
@@ -173,6 +183,29 @@ def graph_function() -> str:
             return code.co_name
         frame = frame.f_back
     return ""
+
+
+def data_accessor() -> Any:
+    """Return the class with which Ray Data makes blocks; None if this process has not imported it."""
+    return getattr(sys.modules.get(DATA_BLOCK), DATA_ACCESSOR, None)
+
+
+def data_transformer() -> Any:
+    """Return what holds the user's functions in the task of Ray Data that runs in this thread; None without one."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(MAX_DATA_FRAMES):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == DATA_TASK and frame.f_code.co_filename.startswith(FOLDER):
+            return frame.f_locals.get(DATA_TRANSFORMER)
+        frame = frame.f_back
+    return None
+
+
+def is_of_data(item: Any) -> bool:
+    """Return whether an object belongs to Ray Data, and has attributes."""
+    module = getattr(type(item), "__module__", "")
+    return isinstance(module, str) and module.startswith(DATA_PACKAGE) and hasattr(item, "__dict__")
 
 
 def current_actor() -> object | None:

@@ -204,20 +204,30 @@ async def time_coroutine(coroutine, function, record):
 
 
 def time_generator(generator, function, record):
-    """Yield what a generator yields; what Ray does with an item happens between `give` and `ask`."""
+    """Yield what a generator yields; what Ray does with an item happens between `give` and `ask`.
+
+    The generator gets what is sent or thrown into this one: Ray sends how long it took to store an item.
+    """
     run = Run("generator")
+    resume = functools.partial(next, generator)
     try:
         while True:
             run.ask()
             run.resume()
             try:
-                item = next(generator)
+                item = resume()
             except StopIteration as end:
                 return end.value
             finally:
                 run.pause()
             run.give(generator.gi_frame)
-            yield item
+            try:
+                sent = yield item
+                resume = functools.partial(generator.send, sent)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                resume = functools.partial(generator.throw, error)
     finally:
         generator.close()
         if run.is_written():
@@ -226,30 +236,41 @@ def time_generator(generator, function, record):
 
 async def time_async_generator(generator, function, record):
     run = Run("generator")
+    resume = functools.partial(anext, generator)
     try:
         while True:
             run.ask()
             begin = time.time() - run.own_seconds
             try:
-                item = await Steps(anext(generator), run)
+                item = await Steps(resume(), run)
             except StopAsyncIteration:
                 return
             finally:
                 run.awaited_seconds += time.time() - run.own_seconds - begin
             run.give(generator.ag_frame)
-            yield item
+            try:
+                sent = yield item
+                resume = functools.partial(generator.asend, sent)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                resume = functools.partial(generator.athrow, error)
     finally:
         await generator.aclose()
         if run.is_written():
             record(run, function)
 
 
-def make_method_wrapper(record):
-    """Return what wraps the function of Ray that makes the executor of a method of an actor."""
+def make_method_wrapper(record, prepare):
+    """Return what wraps the function of Ray that makes the executor of a method of an actor.
+
+    `prepare()` is called when the user's modules are imported.
+    """
 
     def make_wrapper(original):
         @functools.wraps(original)
         def make_executor(*args, **kwargs):
+            prepare()
             return make_timed(original(*args, **kwargs), record)
 
         return make_executor
@@ -257,8 +278,11 @@ def make_method_wrapper(record):
     return make_wrapper
 
 
-def make_task_wrapper(record):
-    """Return what wraps the function of Ray that finds the function of a task, once per function and worker."""
+def make_task_wrapper(record, prepare):
+    """Return what wraps the function of Ray that finds the function of a task, once per function and worker.
+
+    `prepare()` is called when the modules of the function are imported.
+    """
 
     def make_wrapper(original):
         @functools.wraps(original)
@@ -266,6 +290,7 @@ def make_task_wrapper(record):
             found = original(manager, job, descriptor, *args)
             if getattr(found.function, "__raymeter_timed__", False):
                 return found
+            prepare()
             timed = found._replace(function=make_timed(found.function, record))
             manager._function_execution_info[descriptor.function_id] = timed
             return timed

@@ -60,15 +60,37 @@ def key_of(call: Call) -> Key:
 
 
 def collapse(calls: Sequence[Call]) -> list[Call]:
-    """Return the first call of each row of calls from one line, such as a submission to each of four actors."""
+    """Return the first call of each row of calls from one line, such as a submission to each of four actors.
+
+    If a line runs a function of a library again and again, the first call of each kind in each run is returned: what
+    is repeated inside of that function is no pass of the user's loop.
+    """
+    repeated = lines_with_runs(calls)
     firsts: list[Call] = []
     last: Key | None = None
+    known: set[Key] = set()  # in the run of `entry`
+    entry = 0
     for call in calls:
         key = key_of(call)
-        if key != last:
+        is_same_run = call.entry == entry
+        if not is_same_run or call.line not in repeated:
+            known.clear()
+        is_known = key in known
+        if key != last and not is_known:
             firsts.append(call)
+        known.add(key)
         last = key
+        entry = call.entry
     return firsts
+
+
+def lines_with_runs(calls: Sequence[Call]) -> set[str]:
+    """Return the lines that run a function of a library at least MIN_STEPS times, as far as runs are known."""
+    entries: dict[str, set[int]] = defaultdict(set)
+    for call in calls:
+        if call.entry:
+            entries[call.line].add(call.entry)
+    return {line for line, numbers in entries.items() if len(numbers) >= MIN_STEPS}
 
 
 def split_at(calls: Sequence[Call], key: Key) -> list[list[Call]]:
@@ -100,7 +122,8 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     frequent = [content for content, count in counts.items() if count >= MIN_STEPS]
     typical = max(frequent or seconds, key=seconds.__getitem__)
     like_typical = [known for content, known in seconds.items() if content >= typical]
-    total = last_end - starts[0]
+    first_start = starts[0]
+    total = last_end - first_start
     alike = sum(like_typical) / max(SHORTEST_SECONDS, total)
     covered = total / max(SHORTEST_SECONDS, end - begin)
     return Cut(key, calls, starts, last_end, typical, alike, covered)

@@ -104,6 +104,9 @@ class Call:
     instruction: int = (
         -1
     )  # of the function, because one line can call a library twice; -1 if unknown
+    entry: int = (
+        0  # number of the run of the library's function that this line has called; 0 if unknown
+    )
     graph_function: str = ""  # of Ray, which made or ended a compiled graph with this call
     # Of a submission
     kind: str = ""  # "task", "method" or "actor"
@@ -310,6 +313,31 @@ class Fetch:
     by: str = ""
     start: float = 0.0
     seconds: float = 0.0
+
+
+@dataclass
+class Batch:
+    """A batch with lists of numbers, of which Ray Data has made a block in the task `by`.
+
+    `line` and `function` are those of the user's function that has returned it; "" if they are unknown.
+    """
+
+    process: str = ""
+    by: str = ""
+    by_name: str = ""
+    thread: int = 0
+    line: str = ""
+    function: str = ""
+    column: str = ""  # of most numbers
+    rows: int = 0
+    start: float = 0.0
+    seconds: float = 0.0
+    array_seconds: float | None = (
+        None  # with arrays in the place of lists; -1 if they have none, None if not measured
+    )
+    to_list_seconds: float = (
+        0.0  # of tolist(), which the function calls; measured with array_seconds
+    )
 
 
 @dataclass

@@ -102,6 +102,7 @@ def move(calls: Sequence[Call], own: Sequence[Call], submissions: dict[str, Call
         first = submitting[0] if submitting else before
         call.line = first.line
         call.frames = first.frames
+        call.entry = first.entry
         call.thread = before.thread
         call.by = before.by
         call.by_name = before.by_name

@@ -9,6 +9,7 @@ from typing import Any
 from raymeter.errors import UserError
 from raymeter.profile import events
 from raymeter.profile.events import (
+    Batch,
     Call,
     Captured,
     Cluster,
@@ -41,6 +42,7 @@ PLAIN = {  # events without others inside of them: their type, and the list in w
     "received": (Received, "received"),
     "fetch": (Fetch, "fetches"),
     "run": (Run, "runs"),
+    "batch": (Batch, "batches"),
     "task": (Task, "tasks"),
     "store": (Store, "stores"),
     "reference": (Reference, "references"),
@@ -60,6 +62,7 @@ class Recording:
     exports: list[Export] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)  # of Ray Data
     tasks: list[Task] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognise statements and functions that make the calls of several passes: they are steps as a whole."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from raymeter.profile.counted import TASK_DIGITS
-from raymeter.profile.cuts import MIN_STEPS, Cut
+from raymeter.profile.cuts import MIN_STEPS, SHORTEST_SECONDS, Cut, key_of
 from raymeter.profile.events import Call
 
+# Less than of a loop with lines of its own: before the first run, Ray starts workers, and they import the library.
+MIN_COVERED_BY_STATEMENT = 0.2
+MIN_CALLS_OF_RUN = 2  # of a library's function, in the mean
 MIN_PASSES = 1.5  # of a loop, in the mean, in one run of the function that makes its calls
 
 
@@ -28,6 +32,32 @@ def join_passes_of_one_statement(cut: Cut) -> Cut:
     return cut
 
 
+def cut_at_statement(calls: Sequence[Call], begin: float, end: float) -> Cut | None:
+    """Return steps that are runs of one statement which makes all calls in a part of a thread's time; None without.
+
+    Such a statement is a loop over what a library gives, as in `for batch in dataset.iter_batches()`, in another loop:
+    no line calls Ray between two of its runs. From `begin` to `end`, the thread calls Ray. The one that takes most of
+    this time is returned, if that is MIN_COVERED_BY_STATEMENT of it.
+    """
+    by_line: dict[str, list[Call]] = defaultdict(list)
+    for call in calls:
+        by_line[call.line].append(call)
+    best: Cut | None = None
+    for own in by_line.values():
+        starts = starts_of_statement(own)
+        if len(starts) < MIN_STEPS:
+            starts = starts_of_runs(own)
+        if len(starts) < MIN_STEPS:
+            continue
+        last_end = max(call.end for call in own)
+        covered = (last_end - starts[0]) / max(SHORTEST_SECONDS, end - begin)
+        content = frozenset(map(key_of, own))
+        cut = Cut(key_of(own[0]), calls, starts, last_end, content, alike=1.0, covered=covered)
+        if best is None or covered > best.covered:
+            best = cut
+    return best if best is not None and best.covered >= MIN_COVERED_BY_STATEMENT else None
+
+
 def starts_of_statement(calls: Sequence[Call]) -> list[float]:
     """Return when a statement begins again: it first calls a library, and later asks it for the next result.
 
@@ -42,6 +72,21 @@ def starts_of_statement(calls: Sequence[Call]) -> list[float]:
         if call.instruction == first and last.instruction != first:
             starts.append(call.start)
     return starts
+
+
+def starts_of_runs(calls: Sequence[Call]) -> list[float]:
+    """Return when a line begins to run a function of a library, which then calls Ray several times.
+
+    Return [] if most runs make one call, as a row of calls of Ray itself does, or if runs are not known.
+    """
+    starts: list[float] = []
+    last = 0
+    known = [call for call in calls if call.entry]
+    for call in known:
+        if call.entry != last:
+            starts.append(call.start)
+        last = call.entry
+    return starts if len(known) >= MIN_CALLS_OF_RUN * len(starts) else []
 
 
 def starts_when_idle(calls: Sequence[Call], lines: set[str]) -> list[float]:

@@ -20,7 +20,11 @@ from raymeter.profile.library_threads import is_users
 from raymeter.profile.one_at_a_time import has_one_task_each
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.source_code import loops_around
-from raymeter.profile.statements import in_frames, join_passes_of_one_statement
+from raymeter.profile.statements import (
+    cut_at_statement,
+    in_frames,
+    join_passes_of_one_statement,
+)
 
 # Times the median: a first step that takes longer contains the start of the workers.
 SLOW_START = 1.5
@@ -184,7 +188,7 @@ class Cutter:
             is_better = best is None or cut.is_finer_than(best)
             if is_better and not self.only_collects(cut):
                 best = cut
-        chosen = best or finest
+        chosen = best or finest or cut_at_statement(calls, begin, end)
         if chosen is None:
             return None
         chosen = join_passes_of_one_statement(chosen)

@@ -14,6 +14,7 @@ from raymeter.profile.steps import Steps
 from raymeter.units import significant
 
 DRIVER = "driver"
+INSTALLED = f"{os.sep}site-packages{os.sep}"
 MAX_READERS = 3  # that are listed
 WAYS = {"put": "ray.put", "rdt": "RDT"}  # others are called as they are
 QUEUE_ACTOR = "_QueueActor."  # of ray.util.queue.Queue
@@ -30,7 +31,10 @@ def relative(line: str) -> str:
 
 @lru_cache(maxsize=1_000)
 def relative_file(file: str, folder: str) -> str:
-    """Return the path of a file from a folder, or its last three parts."""
+    """Return the path of a file from a folder, or its last three parts; of an installed package, that in it."""
+    _, installed, in_package = file.rpartition(INSTALLED)
+    if installed:
+        return in_package
     short = os.path.relpath(file, folder)
     if short.startswith(os.pardir + os.sep + os.pardir):
         return str(Path(*Path(file).parts[-3:]))

@@ -77,11 +77,13 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
     remaining = list(findings)
     advice: list[Advice] = []
     kept: list[Changes] = []
+    unseen = 0.0  # that was saved, and that a replay does not show
     while remaining and len(advice) < MAX_ADVICE:
         after = before
         best = remaining[0]
         for finding in remaining:
-            seconds = simulate(graph, steps, finding)
+            replayed = simulate(graph, steps, finding) - unseen
+            seconds = min(replayed, before - finding.unseen_seconds)
             if seconds < after:
                 after = seconds
                 best = finding
@@ -93,6 +95,7 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
         remaining.remove(best)
         kept.append(apply(graph, best))  # and it stays so for the next ones
         before = after
+        unseen = max(0.0, step_seconds(graph, replay(graph), steps) - after)
     for changes in reversed(kept):
         changes.undo()
     return advice

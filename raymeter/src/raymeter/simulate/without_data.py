@@ -8,6 +8,7 @@ from raymeter.findings import Prediction, Saving
 from raymeter.profile.groups import in_steps
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
+from raymeter.profile.unseen_waits import waits_unseen
 from raymeter.simulate.graph import build
 from raymeter.simulate.predict import Changes, explains, shorten
 from raymeter.simulate.replay import replay, step_seconds
@@ -18,8 +19,8 @@ def without_data(program: Program, steps: Steps) -> Prediction:
 
     The difference is less than the work of moving them if other processes do that work while the step waits for
     something else. If the graph does not explain the step, all work in the thread of the step counts, and the
-    difference is an upper limit. The same is so for a whole program, whose threads may wait for each other without Ray:
-    then the work of the thread counts that moves most.
+    difference is an upper limit. The same is so for a whole program, and for a step that waits for a library's threads:
+    threads may wait for each other without Ray. Then the work of the thread counts that moves most.
     """
     savings: list[Saving] = []
     for message in in_steps(program.messages, steps):
@@ -32,8 +33,8 @@ def without_data(program: Program, steps: Steps) -> Prediction:
     after = step_seconds(graph, replay(graph), steps)
     changes.undo()
     is_limit = not fits
-    if steps.is_whole_program:
-        least = before - busiest_thread_seconds(savings)
+    if steps.is_whole_program or waits_unseen(program, steps):
+        least = before - busiest_thread_seconds(savings) / steps.count
         is_limit = is_limit or least < after
         after = min(after, least)
     elif not fits:
