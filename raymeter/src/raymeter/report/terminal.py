@@ -100,7 +100,7 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
         return f"{share}. This is no all-clear: files of the profile are damaged."
     if find_errors(recording):
         return f"{share}. This is no all-clear: recording ended by an error."
-    if find_unrecorded(recording):
+    if find_unrecorded(profile.program):
         return f"{share}. This is no all-clear: not all processes were recorded."
     alone = say_alone(profile)
     return f"{share}: data is not your problem. {alone}" if alone else f"{share}: not your problem."
@@ -229,7 +229,7 @@ def describe_recording(profile: Profile) -> list[str]:
     if errors:
         text += f" {errors[0].upper()}{errors[1:]}: what it did later is missing."
     text += say_cut_workers(count_cut_workers(recording))
-    unrecorded = say_unrecorded(recording)
+    unrecorded = say_unrecorded(profile.program)
     if unrecorded:
         text += f" {unrecorded}"
     text += say_left_out(profile, costs)
