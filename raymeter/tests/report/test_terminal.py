@@ -191,6 +191,9 @@ def test_it_says_if_the_driver_was_killed_or_calls_were_not_timed():
     text = join_words(terminal.render(profile))
     assert "was the driver killed?" in text
     assert "counted all short calls, and timed one in 8." in text
+    profile.program.recording.processes[0].recorder.error = "AttributeError"
+    failed = join_words(terminal.render(profile))
+    assert "It has no times of tasks, so waiting is not explained. Recording ended by" in failed
     complete = join_words(terminal.render(make_loop_profile(make_finding())))
     assert "killed" not in complete and "short calls" not in complete
 

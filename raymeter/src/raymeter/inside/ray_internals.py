@@ -217,7 +217,21 @@ def task_events() -> list:
 
     Workers report it once per `RAY_task_events_report_interval_ms`.
     """
-    return ray._private.state.state._get_all_task_events()
+    read_all = getattr(ray._private.state.state, "_get_all_task_events", None)
+    if read_all is not None:  # in 2.60, and neither in 2.44 nor in 2.52
+        return read_all()
+    kind = resolve_name("ray.core.generated.gcs_pb2:TaskEvents")
+    return [kind.FromString(event) for event in control_service().get_task_events()]
+
+
+def control_service() -> Any:
+    """Return the client of Ray's control service."""
+    state = ray._private.state.state
+    connect = getattr(state, "_connect_and_get_accessor", None)  # in 2.52 and 2.60
+    if connect is not None:
+        return connect()
+    state._check_connected()  # in 2.44
+    return state.global_state_accessor
 
 
 def cluster_cpus() -> float:

@@ -223,9 +223,10 @@ def describe_recording(profile: Profile) -> list[str]:
         text += f" It counted all short calls, and timed one in {period}."
     if recording.was_killed:
         text += " The program was killed: its last calls and the times of tasks are missing."
-    elif not profile.program.tasks:
-        text += " It has no times of tasks (was the driver killed?), so waiting is not explained."
     errors = say_errors(recording)
+    if not recording.was_killed and not profile.program.tasks:
+        guess = "" if errors else " (was the driver killed?)"
+        text += f" It has no times of tasks{guess}, so waiting is not explained."
     if errors:
         text += f" {errors[0].upper()}{errors[1:]}: what it did later is missing."
     text += say_cut_workers(count_cut_workers(recording))

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The times of tasks are read from each version of Ray by the names that it has for this."""
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("ray")
+from ray.core.generated import gcs_pb2
+from raymeter.inside import ray_internals
+
+EVENT = gcs_pb2.TaskEvents(task_id=b"task", attempt_number=1)
+
+
+class Accessor:
+    def get_task_events(self):
+        return [EVENT.SerializeToString()]
+
+
+class State44:
+    """The names of 2.44.1 and what they do: the client is there after a check."""
+
+    global_state_accessor = None
+
+    def _check_connected(self):
+        self.global_state_accessor = Accessor()
+
+
+class State52:
+    """The names of 2.52.1."""
+
+    def _connect_and_get_accessor(self):
+        return Accessor()
+
+
+class State60(State52):
+    """The names of 2.60.0, which may also ask the dashboard."""
+
+    def _get_all_task_events(self):
+        return [EVENT]
+
+
+@pytest.mark.parametrize("kind", [State44, State52, State60])
+def test_the_times_of_tasks_are_read(kind, monkeypatch):
+    monkeypatch.setattr(ray_internals.ray._private, "state", SimpleNamespace(state=kind()))
+    assert ray_internals.task_events() == [EVENT]
