@@ -151,26 +151,26 @@ def read_reason(folder: Path) -> str:
 
 
 def describe_nothing(code: int) -> str:
-    """Return what may be the reason that nothing of a program was recorded."""
+    """Return what was seen of a program of which nothing was recorded, and what follows if it got to ray.init."""
+    seen = "Ray has not called raymeter"
     if code:
-        return (
-            f"the program ended with exit code {code} before ray.init, or it is a client (ray://), which cannot be "
-            f"recorded, or it has removed {USERS_HOOK} from os.environ."
-        )
+        seen += f" before the program ended with exit code {code}"
     return (
-        f"the program has not called ray.init, or it has removed {USERS_HOOK} from os.environ, or it is a client "
-        f"(ray://). {NO_CLIENT}."
+        f"{seen}. If the program got as far as ray.init, it has removed {USERS_HOOK} from os.environ, or it is a "
+        f"client (ray://). {NO_CLIENT}."
     )
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove the folder of a profile in which nothing was recorded."""
+    """Remove the folder of a profile in which nothing was recorded, and the one of all profiles if that is empty."""
     (folder / IGNORE_FILE).unlink(missing_ok=True)
     (folder / SAMPLES).unlink(missing_ok=True)
     (folder / REASON).unlink(missing_ok=True)
     shutil.rmtree(folder / IMPORTED, ignore_errors=True)
-    with suppress(OSError):  # the user has put something there
+    with suppress(OSError):  # the user has put something there, or there are other profiles
         folder.rmdir()
+        if folder.parent == PROFILES:
+            PROFILES.rmdir()
 
 
 def warn_of_client(environment: Mapping[str, str]) -> None:
