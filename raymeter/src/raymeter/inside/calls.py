@@ -545,6 +545,8 @@ def add_content_and_fields(event, value, called):
     large = identity.LargeParts(value)
     event["leaves"] = large.leaves
     event["token"] = live_objects.number_of(large.largest)
+    largest_of_few = identity.LargeParts(value, identity.FEW_PARTS).largest
+    event["is_hidden_in_short"] = largest_of_few is not large.largest
     add_content(event, value)
     add_parts(event, large)
     add_description(event, value, called)

@@ -217,6 +217,7 @@ class Sent:
     type: str = ""
     leaves: list[list[int]] = field(default_factory=list)  # address and bytes of the largest arrays
     token: int = 0  # of its largest array, as long as this object lives; 0: unknown
+    is_hidden_in_short: bool = False  # in short, another array is the largest one, or none is
     content: int = 0  # equal for equal samples of the bytes
     is_same: bool | None = (
         None  # all bytes are those of the last message with this content; None: not verified
