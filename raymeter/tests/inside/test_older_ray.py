@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The times of tasks are read from each version of Ray by the names that it has for this."""
+"""What raymeter needs is found in each version of Ray by the names that it has for this."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("ray")
 from ray.core.generated import gcs_pb2
-from raymeter.inside import ray_internals
+from raymeter.inside import calls, ray_internals
 
 EVENT = gcs_pb2.TaskEvents(task_id=b"task", attempt_number=1)
 
@@ -44,3 +45,29 @@ class State60(State52):
 def test_the_times_of_tasks_are_read(kind, monkeypatch):
     monkeypatch.setattr(ray_internals.ray._private, "state", SimpleNamespace(state=kind()))
     assert ray_internals.task_events() == [EVENT]
+
+
+@pytest.mark.parametrize(("absent", "missing"), [
+    ({ray_internals.NEXT}, []),
+    ({ray_internals.OLDER_NEXT}, []),
+    ({ray_internals.NEXT, ray_internals.PUT}, [ray_internals.PUT]),
+    ({ray_internals.NEXT, ray_internals.OLDER_NEXT}, [ray_internals.NEXT, ray_internals.OLDER_NEXT]),
+])  # fmt: skip
+def test_a_function_is_missing_if_the_version_has_none_of_its_names(
+    absent, missing, tmp_path, monkeypatch
+):
+    def replace(name, make_wrapper):
+        if name in absent:
+            raise AttributeError(name)
+
+    monkeypatch.setattr(calls, "replace", replace)
+    monkeypatch.setattr(calls, "recorder", None)
+    monkeypatch.setattr(calls.os, "register_at_fork", lambda **_: None)
+    monkeypatch.setattr(calls.atexit, "register", lambda _: None)
+    monkeypatch.setenv("RAYMETER_FOLDER", str(tmp_path))
+    monkeypatch.setenv("RAYMETER_MIN_BYTES", "1")
+    calls.install()
+    calls.recorder.close()
+    [path] = tmp_path.glob("*.jsonl")
+    first, *_ = path.read_text().splitlines()
+    assert sorted(json.loads(first)["missing"]) == sorted(missing)

@@ -159,6 +159,8 @@ def install():
             replace(name, make_wrapper)
         except Exception:  # this version of Ray does not have it, or it cannot be imported
             missing.append(name)
+    if not ray_internals.NAMES_OF_NEXT.issubset(missing):
+        missing = [name for name in missing if name not in ray_internals.NAMES_OF_NEXT]
     try:
         folder = os.environ["RAYMETER_FOLDER"]
         recorder = Recorder(folder, os.environ["RAYMETER_MIN_BYTES"], missing)

@@ -48,6 +48,7 @@ DESERIALISE = "ray._private.serialization:SerializationContext._deserialize_obje
 WRITE_CHANNEL = "ray.experimental.channel.shared_memory_channel:Channel.write"
 NEXT = "ray._private.object_ref_generator:ObjectRefGenerator._next_sync"  # 2.60; older: _raylet
 OLDER_NEXT = "ray._raylet:ObjectRefGenerator._next_sync"
+NAMES_OF_NEXT = {NEXT, OLDER_NEXT}  # of one function: 2.44 has the older one only
 PICKLE_FUNCTION = "ray.remote_function:pickle_dumps"
 PICKLE_CLASS = "ray._private.function_manager:pickle_dumps"
 FETCH_FUNCTION = (
