@@ -161,6 +161,37 @@ def test_tasks_with_a_gpu_save_what_as_many_gpus_as_were_seen_allow(at_once, sha
     assert saved == pytest.approx(share * 4 * 0.188, abs=0.01)
 
 
+@pytest.mark.parametrize(("gpus", "of_nodes", "share"), [
+    (1.0, [4.0], 0.75),
+    (1.0, [1.0], 0.0),
+    (1.0, [1.0, 1.0], 0.5),
+    (2.0, [3.0, 2.0], 0.5),  # the third GPU of a node is of no use
+    (0.5, [4.0], 0.0),  # Ray puts them onto one GPU
+    (1.5, [4.0], 0.0),
+    (0.0, [4.0], 0.0),  # not known
+])  # fmt: skip
+def test_tasks_with_whole_gpus_save_what_the_gpus_of_the_nodes_allow(
+    gpus, of_nodes, share, tmp_path
+):
+    path = write_source(tmp_path, SERIAL)
+    program = make_serial(path, resources=["GPU"], gpus=gpus)
+    program.recording.clusters[0].gpus = of_nodes
+    found = waiting.find(program, make_steps(f"{path}:2"))
+    saved = sum(finding.seconds for finding in found)
+    assert saved == pytest.approx(share * 4 * 0.188, abs=0.01)
+
+
+def test_gpus_that_others_hold_are_not_free(tmp_path):
+    path = write_source(tmp_path, SERIAL)
+    program = make_serial(path, resources=["GPU"], gpus=1.0)
+    program.recording.clusters[0].gpus = [4.0]
+    other = Task("9" * 48, "other", "NORMAL_TASK", resources=["GPU"], gpus=1.0, submitted=1.0)
+    other.execute = (1.0, 5.0)
+    other.finished = 5.0
+    program.tasks[other.task] = other
+    assert not waiting.find(program, make_steps(f"{path}:2"))
+
+
 @pytest.mark.parametrize(("gib", "count"), [(0.9, 1), (1.1, 0), (6, 0)])
 def test_tasks_whose_memory_does_not_fit_stay_one_after_the_other(gib, count, tmp_path):
     assert len(find_serial(tmp_path, peak_bytes=int(gib * GIB))) == count

@@ -247,8 +247,12 @@ def cluster_memory() -> float:
 
 def sum_resource(name: str) -> float:
     """Return how much of a resource all living nodes have."""
-    living = [node for node in ray._private.state.state.node_table() if node["Alive"]]
-    return sum(node["Resources"].get(name, 0.0) for node in living)
+    return sum(resources.get(name, 0.0) for resources in resources_of_nodes())
+
+
+def resources_of_nodes() -> list[dict[str, float]]:
+    """Return how much of each resource each living node has, such as {"CPU": 8.0, "GPU": 1.0}."""
+    return [node["Resources"] for node in ray._private.state.state.node_table() if node["Alive"]]
 
 
 def task_state(number: int) -> str:

@@ -364,7 +364,8 @@ class Task:
     node: str = ""
     attempt: int = 0
     cpus: float = 0.0  # that it takes of those of the cluster while it runs
-    resources: list[str] = field(default_factory=list)  # others that it takes
+    gpus: float = 0.0  # 0 in older profiles, too
+    resources: list[str] = field(default_factory=list)  # all but CPUs that it takes
     runtime_env: int = 0  # equal for equal ones; 0: it has none, or it was not recorded
     parts_of_env: dict[str, int] = field(default_factory=dict)  # equal numbers for equal parts
     submitted: float | None = None
@@ -385,6 +386,7 @@ class Cluster:
 
     cpus: float = 0.0  # as the program has said, or else the number of cores
     memory: float = 0.0  # bytes
+    gpus: list[float] = field(default_factory=list)  # of each node that has some
 
 
 @dataclass
