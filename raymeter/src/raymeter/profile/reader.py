@@ -110,7 +110,9 @@ def read_recording(folder: Path) -> Recording:
     if recording.damaged and not recording.drivers:
         raise UserError(recording.damaged[0])
     if not recording.processes:
-        raise UserError(f"{folder} has no profile: the program has not called ray.init")
+        raise UserError(
+            f"{folder} has no profile: no program was recorded there. Give the folder that raymeter has named"
+        )
     sort_events(recording)
     return recording
 
