@@ -88,11 +88,41 @@ def test_actors_are_kept_only_if_all_of_them_fit(all_cpus, together, values, cou
     assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
 
 
-def add_task_to_each_step(program: Program, cpus: float, resources: list[str]) -> None:
+@pytest.mark.parametrize(("gpus", "of_nodes", "count"), [
+    (1.0, [2.0], 2),
+    (1.0, [1.0], 0),
+    (1.0, [1.0, 1.0], 2),
+    (2.0, [4.0], 2),
+    (2.0, [3.0, 1.0], 0),  # one actor finds none that are free together
+    (0.5, [2.0], 2),
+    (0.5, [1.0], 0),  # a part counts as a whole one
+    (0.0, [8.0], 0),  # not known how many an actor takes
+    (1.0, [], 0),  # not known how many there are
+])  # fmt: skip
+def test_actors_with_gpus_are_kept_if_the_nodes_have_enough(gpus, of_nodes, count, tmp_path):
+    path = write_source(tmp_path, TWO_ACTORS.format(end="ray.kill(sampler)"))
+    program = make_two_actors(path, 4.0, False, resources=["GPU"], gpus=gpus)
+    program.recording.clusters[0].gpus = of_nodes
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
+
+
+@pytest.mark.parametrize(("of_nodes", "count"), [([2.0], 0), ([3.0], 2)])
+def test_actors_with_gpus_are_kept_only_beside_the_tasks_with_gpus(of_nodes, count, tmp_path):
+    path = write_source(tmp_path, TWO_ACTORS.format(end="ray.kill(sampler)"))
+    program = make_two_actors(path, 4.0, False, resources=["GPU"], gpus=1.0)
+    program.recording.clusters[0].gpus = of_nodes
+    add_task_to_each_step(program, 0.0, ["GPU"], gpus=1.0)
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
+
+
+def add_task_to_each_step(
+    program: Program, cpus: float, resources: list[str], gpus: float = 0.0
+) -> None:
     """Add a task to each step, which begins when the actor of this step has done its work."""
     for step in range(STEPS):
         begin = 1.9 + step
         task = Task(f"{step:047x}a", "work", "NORMAL_TASK", cpus=cpus, resources=resources)
+        task.gpus = gpus
         task.execute = (begin, begin + 0.05)
         task.finished = begin + 0.05
         program.tasks[task.task] = task
