@@ -48,7 +48,7 @@ def test_a_folder_without_a_profile_is_one_line_that_does_not_guess_why(tmp_path
     assert main(["show", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.endswith(
-        "no program was recorded there. Give the folder that raymeter has named\n"
+        "no process has written into it. Record a program, or give another folder\n"
     )
 
 

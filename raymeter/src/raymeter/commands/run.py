@@ -28,6 +28,7 @@ from raymeter.memory.processes import FILE as SAMPLES
 
 PROFILES = Path("raymeter-profiles")
 IGNORE_FILE = ".gitignore"
+FIRST_SIGNAL = 128  # exit codes from this one on, as a rule: a signal has ended the program
 ERROR = "error.txt"  # of raymeter itself
 REASON = "not-recorded.txt"  # written by raymeter.inside.hook
 WITHOUT_HOOK = (
@@ -50,7 +51,8 @@ def main(arguments: Namespace) -> int:
         remove_empty(folder)
         return code
     with errors_shown(folder):
-        show.show_new_profile(folder, arguments.step, arguments.html)
+        has_exited = code < FIRST_SIGNAL
+        show.show_new_profile(folder, arguments.step, arguments.html, has_exited)
     return code
 
 
