@@ -62,6 +62,10 @@ def test_a_function_is_missing_if_the_version_has_none_of_its_names(
 
     monkeypatch.setattr(calls, "replace", replace)
     monkeypatch.setattr(calls, "recorder", None)
+    monkeypatch.setattr(
+        calls, "sample_memory", lambda: None
+    )  # it starts a thread, and so does this
+    monkeypatch.setattr(calls.Recorder, "start_flushing", lambda self: None)
     monkeypatch.setattr(calls.os, "register_at_fork", lambda **_: None)
     monkeypatch.setattr(calls.atexit, "register", lambda _: None)
     monkeypatch.setenv("RAYMETER_FOLDER", str(tmp_path))
