@@ -177,6 +177,22 @@ def test_a_client_is_warned_and_runs(
 
 
 @pytest.mark.parametrize("verb", [[], ["memory"]])
+def test_of_a_program_that_names_a_client_this_is_the_reason(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    Path("train.py").write_text("address = 'ray://somewhere:10001'")
+    assert command_line.main([*verb, "train.py"]) == 0
+    [line] = capsys.readouterr().err.splitlines()
+    assert "has an address of Ray Client (ray://). Ray Client cannot be recorded." in line
+    assert "RAY_RUNTIME_ENV_HOOK" not in line
+
+
+@pytest.mark.parametrize("verb", [[], ["memory"]])
 def test_an_error_of_raymeter_keeps_the_exit_code_of_the_program(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -35,6 +35,9 @@ WITHOUT_HOOK = (
     f"the program has removed or replaced {USERS_HOOK} in os.environ before ray.init, and Ray calls raymeter by it. "
     "Keep this variable, and those that begin with RAYMETER_."
 )
+NAMES_CLIENT = (
+    f"the program, or one of its arguments, has an address of Ray Client ({CLIENT}). {NO_CLIENT}."
+)
 
 
 def main(arguments: Namespace) -> int:
@@ -47,7 +50,10 @@ def main(arguments: Namespace) -> int:
     hook = HookWatch(folder)
     code = run_program(words, environment, hook.watch)
     if not has_recording(folder):
-        say_nothing_recorded(folder, code, hook.is_without_hook)
+        seen = NAMES_CLIENT if is_client else ""
+        if hook.is_without_hook:
+            seen = WITHOUT_HOOK
+        say_nothing_recorded(folder, code, seen)
         remove_empty(folder)
         return code
     with errors_shown(folder):
@@ -129,18 +135,14 @@ def has_recording(folder: Path) -> bool:
     return any(folder.glob("*.jsonl"))
 
 
-def say_nothing_recorded(folder: Path, code: int, is_without_hook: bool = False) -> None:
+def say_nothing_recorded(folder: Path, code: int, seen: str = "") -> None:
     """Say in one line why nothing was recorded, if no line has said it before the program began.
 
-    `is_without_hook`: the program was seen to start Ray without raymeter's hook.
+    `seen` is the reason that was seen from outside of the program, if any.
     """
     if has_client_address(os.environ):
         return
-    reason = read_reason(folder)
-    if not reason and is_without_hook:
-        reason = WITHOUT_HOOK
-    if not reason:
-        reason = describe_nothing(code)
+    reason = read_reason(folder) or seen or describe_nothing(code)
     print(f"raymeter: nothing was recorded: {reason}", file=sys.stderr)
 
 
