@@ -160,7 +160,7 @@ def test_a_driver_that_is_killed_leaves_its_profile(tmp_path: Path) -> None:
     assert profiled.own_lines == alone.own_lines
     assert len(alone.own_lines) == 5
     assert "The program was killed" in " ".join(profiled.output.split())
-    assert "driver -> work" in profiled.output
+    assert "Moving data is" in profiled.output  # who has read it may be in the last lines
 
 
 def test_tasks_and_actors_that_fail_do_so_alike(tmp_path: Path) -> None:
