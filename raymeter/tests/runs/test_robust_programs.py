@@ -276,8 +276,12 @@ def test_a_program_in_a_read_only_folder_has_its_profile_elsewhere(read_only: Pa
     profiled = run(["-m", "raymeter", "program.py"], read_only)
     assert alone.code == profiled.code == 0, profiled.error
     assert profiled.own_lines == alone.own_lines
-    assert "raymeter-profiles: Read-only file system. The profile goes to" in profiled.error
+    words = "raymeter-profiles: Read-only file system. The profile goes to "
+    [elsewhere] = [line for line in profiled.error.splitlines() if words in line]
     assert "Moving data" in profiled.output
+    folder = Path(elsewhere.partition(words)[2])
+    assert (folder / "profile.txt").exists()
+    shutil.rmtree(folder)
     named = run(["-m", "raymeter", "--output", "out", "program.py"], read_only)
     assert (named.code, named.output) == (2, "")  # before the program begins
     assert "Read-only file system. Give another folder" in named.error
