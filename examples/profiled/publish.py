@@ -405,9 +405,18 @@ def describe_versions(versions: Sequence[dict[str, Any]]) -> Section:
     """Return what was found of a program with known messages with several versions of Ray."""
     rows = []
     for version in versions:
+        found = f"{version['found']} of {version['known']}"
+        timed = f"{version['timed_tasks']} of {version['known_tasks']}"
+        errors = ", ".join(version["errors"]) or "-"
         missing = ", ".join(version["missing"]) or "-"
-        rows.append((version["ray"], f"{version['found']} of {version['known']}", missing))
-    headers = ("Ray", "known messages that were found", "functions that it does not have")
+        rows.append((version["ray"], found, timed, errors, missing))
+    headers = (
+        "Ray",
+        "known messages that were found",
+        "known tasks with times",
+        "errors that ended recording",
+        "functions that it does not have",
+    )
     notes = [describe_origins([version.get("origin") for version in versions])]
     return Section("raymeter-versions", "", table=to_table(headers, rows), notes=notes)
 

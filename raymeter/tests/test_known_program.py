@@ -38,6 +38,12 @@ def test_every_message_is_found_as_often_as_it_is_sent(summary):
 
 
 @pytest.mark.runs
+def test_the_times_of_all_tasks_are_known(folder, summary):
+    assert versions.count_timed(folder) == len(versions.TASKS)
+    assert summary["errors"] == {}
+
+
+@pytest.mark.runs
 def test_the_lines_are_those_of_the_program(summary):
     for message in summary["messages"]:
         text = line_of(message)

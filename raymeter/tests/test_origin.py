@@ -40,7 +40,7 @@ def test_the_cost_of_recording_has_its_origin(
 def test_each_version_of_ray_has_its_origin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    summary = {"ray": "2.60.0", "missing": [], "messages": []}
+    summary = {"ray": "2.60.0", "missing": [], "errors": {}, "messages": []}
     monkeypatch.setattr(versions, "profile", lambda folder, paths: summary)
     path = tmp_path / "versions.json"
     versions.main(["--output", str(path), str(tmp_path)])

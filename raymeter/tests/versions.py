@@ -33,6 +33,21 @@ KNOWN: dict[Route, int] = {  # messages per step
 }
 
 
+TASKS = {
+    "Rollout.__init__",
+    "Rollout.generate",
+    "Rollout.split",
+    "Rollout.route",
+    "Rollout.wait_long",
+    "Trainer.__init__",
+    "Trainer.train",
+    "Trainer.read",
+    "Trainer.load",
+    "count",
+}
+TIMES = {"submitted", "deserialise", "execute", "store"}  # that Ray has of a task
+
+
 def profile(folder: Path, paths: Sequence[str] = ()) -> dict[str, Any]:
     """Profile the program with these folders in front of Python's, and return the summary of its profile.
 
@@ -70,6 +85,17 @@ def count_found(summary: dict[str, Any]) -> int:
     return sum(1 for route, count in KNOWN.items() if found.get(route) == count)
 
 
+def count_timed(folder: Path) -> int:
+    """Return of how many of the known tasks Ray's own times are in a profile."""
+    timed = set()
+    for path in folder.glob("*.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            event = json.loads(line)
+            if event["event"] == "task" and event.keys() >= TIMES:
+                timed.add(event["name"])
+    return len(TASKS & timed)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description="Find known messages with several versions of Ray."
@@ -81,12 +107,17 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(words)
     records = []
     for ray_folder in arguments.folders:
-        with tempfile.TemporaryDirectory() as folder:
-            summary = profile(Path(folder) / "profile", [str(Path(ray_folder).resolve())])
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary) / "profile"
+            summary = profile(folder, [str(Path(ray_folder).resolve())])
+            timed = count_timed(folder)
         record = {"ray": summary["ray"], "missing": summary["missing"]}
+        record["errors"] = sorted(summary["errors"].values())  # by which recording has ended
         record["origin"] = load_origin()
         record["known"] = len(KNOWN)
         record["found"] = count_found(summary)
+        record["known_tasks"] = len(TASKS)
+        record["timed_tasks"] = timed
         print(record)
         records.append(record)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -44,6 +44,14 @@ def test_show_writes_a_page_where_it_is_told(folder, tmp_path, capsys):
     assert (tmp_path / "a.html").read_text() == (folder / "profile.html").read_text()
 
 
+def test_a_folder_without_a_profile_is_one_line_that_does_not_guess_why(tmp_path, capsys):
+    assert main(["show", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(
+        "no process has written into it. Record a program, or give another folder\n"
+    )
+
+
 def test_a_page_that_cannot_be_written_is_one_line(folder, capsys):
     assert main(["show", str(folder), "--html", "/missing/a.html"]) == 2
     error = capsys.readouterr().err

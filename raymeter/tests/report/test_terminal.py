@@ -197,6 +197,9 @@ def test_it_says_if_the_driver_was_killed_or_calls_were_not_timed():
     text = join_words(terminal.render(profile))
     assert "was the driver killed?" in text
     assert "counted all short calls, and timed one in 8." in text
+    profile.program.recording.processes[0].recorder.error = "AttributeError"
+    failed = join_words(terminal.render(profile))
+    assert "It has no times of tasks, so waiting is not explained. Recording ended by" in failed
     complete = join_words(terminal.render(make_loop_profile(make_finding())))
     assert "killed" not in complete and "short calls" not in complete
 
@@ -238,6 +241,10 @@ def test_a_program_that_was_killed_gets_no_all_clear():
     assert "not your problem" not in text and "no all-clear: the program was killed" in text
     assert "its last calls and the times of tasks are missing" in text
     assert summary.summarise(profile)["is_no_problem"] is False
+    profile.program.recording.has_exited = True
+    text = join_words(terminal.render(profile))
+    assert "no all-clear: recording ended before the program did, as on a full disk." in text
+    assert "killed" not in text
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -283,8 +290,11 @@ def test_of_a_program_that_was_killed_before_its_first_step_nothing_is_known():
     profile = make_profile(make_loop(send=0.0001), steps)
     profile.program.recording.processes[0].recorder = None
     text = join_words(terminal.render(profile))
-    assert text.startswith("No step of this program is known: it was killed")
+    assert text.startswith("No step of this program is known: the program was killed.")
     assert "not your problem" not in text
+    profile.program.recording.has_exited = True
+    text = join_words(terminal.render(profile))
+    assert text.startswith("No step of this program is known: recording ended before the program")
 
 
 def test_the_folder_of_the_profile_is_named_once():

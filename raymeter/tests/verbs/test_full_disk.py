@@ -9,6 +9,16 @@ import pytest
 pytest.importorskip("ray")
 from raymeter.inside.recorder import Recorder
 
+from raymeter import command_line
+
+# Without an end, as a recorder leaves its file after a full disk.
+ENDS_EARLY = """
+import os
+from raymeter.inside import calls, hook
+hook.add_to_runtime_env(None)
+os._exit(3)
+"""
+
 
 def test_nothing_is_added_after_a_write_that_failed(tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path), "1", [])
@@ -23,3 +33,16 @@ def test_nothing_is_added_after_a_write_that_failed(tmp_path: Path) -> None:
     recorder.file = working
     recorder.close()
     assert path.read_text() == before
+
+
+@pytest.mark.parametrize(("end", "words"), [
+    ("os._exit(3)", "recording ended before the program did, as on a full disk"),
+    ("os.kill(os.getpid(), 9)", "the program was killed"),
+])  # fmt: skip
+def test_only_a_program_that_a_signal_ended_is_said_to_be_killed(
+    end, words, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(ENDS_EARLY.replace("os._exit(3)", end))
+    assert command_line.main(["train.py"]) in (3, 128 + 9)
+    assert words in " ".join(capsys.readouterr().out.split())

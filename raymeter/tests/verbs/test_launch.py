@@ -141,8 +141,12 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_the_start(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
-        ("", 0, "has not called ray.init, or it has removed RAY_RUNTIME_ENV_HOOK"),
-        ("raise SystemExit(3)", 3, "ended with exit code 3 before ray.init, or it is a client"),
+        (
+            "",
+            0,
+            "Ray has not called raymeter. If the program got as far as ray.init, it has removed",
+        ),
+        ("raise SystemExit(3)", 3, "before the program ended with exit code 3. If the program got"),
     ],
 )
 def test_a_program_without_ray_leaves_one_line_and_no_folder(
@@ -157,7 +161,7 @@ def test_a_program_without_ray_leaves_one_line_and_no_folder(
     assert command_line.main([*verb, "train.py"]) == code
     [line] = capsys.readouterr().err.splitlines()
     assert words in line
-    assert list(Path("raymeter-profiles").iterdir()) == []
+    assert not Path("raymeter-profiles").exists()
 
 
 def test_a_client_is_warned_and_runs(
@@ -170,6 +174,22 @@ def test_a_client_is_warned_and_runs(
     [line] = capsys.readouterr().err.splitlines()
     assert "Ray Client cannot be recorded" in line
     assert Path("ran").exists()
+
+
+@pytest.mark.parametrize("verb", [[], ["memory"]])
+def test_of_a_program_that_names_a_client_this_is_the_reason(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    Path("train.py").write_text("address = 'ray://somewhere:10001'")
+    assert command_line.main([*verb, "train.py"]) == 0
+    [line] = capsys.readouterr().err.splitlines()
+    assert "has an address of Ray Client (ray://). Ray Client cannot be recorded." in line
+    assert "RAY_RUNTIME_ENV_HOOK" not in line
 
 
 @pytest.mark.parametrize("verb", [[], ["memory"]])

@@ -25,7 +25,7 @@ def test_a_program_is_asked_for_samples_and_its_exit_code_is_kept(
     environment = json.loads(Path("environment.json").read_text())
     assert environment["RAYMETER_MEMORY_SECONDS"] == "0.2"
     assert environment["RAY_record_ref_creation_sites"] == "1"
-    assert "exit code 3 before ray.init" in capsys.readouterr().err
+    assert "exit code 3. If the program got as far as ray.init" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x"])

@@ -14,11 +14,11 @@ RAY_INIT = "from raymeter.inside import hook; hook.add_to_runtime_env(None)\n"  
 RAYLET = "subprocess.run(['bash', '-c', 'exec -a raylet sleep 1'])\n"  # what ray.init starts
 
 
-def run(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run raymeter with a program, and return the last line of raymeter."""
+def run(folder: Path, text: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    """Run raymeter with a program, and return the last line of raymeter. The program leaves no folder."""
     (folder / "train.py").write_text(f"import os, subprocess\n{text}")
-    assert command_line.main(["train.py"]) == 0
-    assert list(Path("raymeter-profiles").iterdir()) == []
+    assert command_line.main(["train.py"]) == code
+    assert not Path("raymeter-profiles").exists()
     *_, line = capsys.readouterr().err.splitlines()
     return line
 
@@ -52,6 +52,20 @@ def test_a_cluster_that_starts_without_the_hook_is_the_reason(text, is_seen, fol
     has_reason = "has removed or replaced RAY_RUNTIME_ENV_HOOK in os.environ before" in line
     assert has_reason == is_seen
     assert ("it is a client" in line) != is_seen
+
+
+def test_a_program_that_fails_in_an_import_is_not_said_to_be_a_client(folder, capfd):
+    line = run(folder, "import no_such_module\n", capfd, code=1)
+    assert "nothing was recorded: Ray has not called raymeter before the program ended" in line
+    assert "with exit code 1. If the program got as far as ray.init, it has removed" in line
+
+
+def test_other_profiles_stay(folder, capsys):
+    earlier = Path("raymeter-profiles", "earlier")
+    earlier.mkdir(parents=True)
+    Path("train.py").write_text("")
+    assert command_line.main(["train.py"]) == 0
+    assert list(earlier.parent.iterdir()) == [earlier]
 
 
 def test_a_run_of_two_programs_says_the_reason_too(folder, capsys):

@@ -88,11 +88,41 @@ def test_actors_are_kept_only_if_all_of_them_fit(all_cpus, together, values, cou
     assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
 
 
-def add_task_to_each_step(program: Program, cpus: float, resources: list[str]) -> None:
+@pytest.mark.parametrize(("gpus", "of_nodes", "count"), [
+    (1.0, [2.0], 2),
+    (1.0, [1.0], 0),
+    (1.0, [1.0, 1.0], 2),
+    (2.0, [4.0], 2),
+    (2.0, [3.0, 1.0], 0),  # one actor finds none that are free together
+    (0.5, [2.0], 2),
+    (0.5, [1.0], 0),  # a part counts as a whole one
+    (0.0, [8.0], 0),  # not known how many an actor takes
+    (1.0, [], 0),  # not known how many there are
+])  # fmt: skip
+def test_actors_with_gpus_are_kept_if_the_nodes_have_enough(gpus, of_nodes, count, tmp_path):
+    path = write_source(tmp_path, TWO_ACTORS.format(end="ray.kill(sampler)"))
+    program = make_two_actors(path, 4.0, False, resources=["GPU"], gpus=gpus)
+    program.recording.clusters[0].gpus = of_nodes
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
+
+
+@pytest.mark.parametrize(("of_nodes", "count"), [([2.0], 0), ([3.0], 2)])
+def test_actors_with_gpus_are_kept_only_beside_the_tasks_with_gpus(of_nodes, count, tmp_path):
+    path = write_source(tmp_path, TWO_ACTORS.format(end="ray.kill(sampler)"))
+    program = make_two_actors(path, 4.0, False, resources=["GPU"], gpus=1.0)
+    program.recording.clusters[0].gpus = of_nodes
+    add_task_to_each_step(program, 0.0, ["GPU"], gpus=1.0)
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
+
+
+def add_task_to_each_step(
+    program: Program, cpus: float, resources: list[str], gpus: float = 0.0
+) -> None:
     """Add a task to each step, which begins when the actor of this step has done its work."""
     for step in range(STEPS):
         begin = 1.9 + step
         task = Task(f"{step:047x}a", "work", "NORMAL_TASK", cpus=cpus, resources=resources)
+        task.gpus = gpus
         task.execute = (begin, begin + 0.05)
         task.finished = begin + 0.05
         program.tasks[task.task] = task
@@ -159,6 +189,37 @@ def test_tasks_with_a_gpu_save_what_as_many_gpus_as_were_seen_allow(at_once, sha
     found = find_serial(tmp_path, at_once=at_once, resources=["GPU"])
     saved = sum(finding.seconds for finding in found)
     assert saved == pytest.approx(share * 4 * 0.188, abs=0.01)
+
+
+@pytest.mark.parametrize(("gpus", "of_nodes", "share"), [
+    (1.0, [4.0], 0.75),
+    (1.0, [1.0], 0.0),
+    (1.0, [1.0, 1.0], 0.5),
+    (2.0, [3.0, 2.0], 0.5),  # the third GPU of a node is of no use
+    (0.5, [4.0], 0.0),  # Ray puts them onto one GPU
+    (1.5, [4.0], 0.0),
+    (0.0, [4.0], 0.0),  # not known
+])  # fmt: skip
+def test_tasks_with_whole_gpus_save_what_the_gpus_of_the_nodes_allow(
+    gpus, of_nodes, share, tmp_path
+):
+    path = write_source(tmp_path, SERIAL)
+    program = make_serial(path, resources=["GPU"], gpus=gpus)
+    program.recording.clusters[0].gpus = of_nodes
+    found = waiting.find(program, make_steps(f"{path}:2"))
+    saved = sum(finding.seconds for finding in found)
+    assert saved == pytest.approx(share * 4 * 0.188, abs=0.01)
+
+
+def test_gpus_that_others_hold_are_not_free(tmp_path):
+    path = write_source(tmp_path, SERIAL)
+    program = make_serial(path, resources=["GPU"], gpus=1.0)
+    program.recording.clusters[0].gpus = [4.0]
+    other = Task("9" * 48, "other", "NORMAL_TASK", resources=["GPU"], gpus=1.0, submitted=1.0)
+    other.execute = (1.0, 5.0)
+    other.finished = 5.0
+    program.tasks[other.task] = other
+    assert not waiting.find(program, make_steps(f"{path}:2"))
 
 
 @pytest.mark.parametrize(("gib", "count"), [(0.9, 1), (1.1, 0), (6, 0)])

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say what fits into the cluster at the same time, so that no advice makes a program wait for ever, or fill its memory.
 
-The CPUs and the memory of the cluster were recorded, and how many CPUs each task takes. Of other resources, such as
-GPUs, only the names were: as much of them fits as was held at the same time.
+The CPUs, the GPUs and the memory of the cluster were recorded, and how many CPUs and GPUs each task takes. Of other
+resources, only the names were: as much of them fits as was held at the same time. This also holds for GPUs if tasks
+take a part of one: Ray puts two of num_gpus=0.5 onto one GPU, where each may take twice as long, which was not
+measured. And it holds for tasks of one kind if others hold GPUs, because nothing tells on which nodes these are.
 """
 
 import math
@@ -16,6 +18,7 @@ from raymeter.profile.events import Task
 from raymeter.profile.program import CLOCK_SECONDS, Program
 from raymeter.profile.starts import CREATION, NORMAL, begin_of, end_of
 
+GPU = "GPU"
 MAX_MEMORY = 0.5  # of that of the cluster
 
 
@@ -72,14 +75,33 @@ class Capacity:
         return math.inf
 
     def most_at_once(self, name: str, resource: str) -> int:
-        """Return how many tasks of a name were seen to have a resource at the same time: at least one."""
+        """Return how many tasks of a name may have a resource at the same time: at least one.
+
+        As many have been seen to have it, or have place on the GPUs of the cluster.
+        """
         key = name, resource
         if key not in self.known:
             tasks = holding(resource, self.holders)
             of_name = [holder for holder in tasks if holder.task.name == name]
             seen = most_together(of_name)
-            self.known[key] = max(1, seen)
+            is_alone = len(of_name) == len(tasks)
+            fitting = self.fit_on_gpus(of_name) if resource == GPU and is_alone else 0
+            self.known[key] = max(1, seen, fitting)
         return self.known[key]
+
+    def fit_on_gpus(self, holders: Sequence[Holder]) -> int:
+        """Return how many of these have place on the GPUs of all nodes; 0 if they do not take whole ones.
+
+        If the program has left several clusters, the one with the least place counts.
+        """
+        taken = max((holder.task.gpus for holder in holders), default=0.0)
+        if not taken or not taken.is_integer():
+            return 0
+        places = []
+        for cluster in self.program.recording.clusters:
+            on_nodes = [int(gpus / taken) for gpus in cluster.gpus]
+            places.append(sum(on_nodes))
+        return min(places, default=0)
 
     def least_seconds(self, tasks: Iterable[Task]) -> float:
         """Return how long tasks, with those that they submit, take at least with resources other than CPUs."""

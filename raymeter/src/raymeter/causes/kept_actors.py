@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say whether actors that are made in each step could be there all the time, and what they would hold then."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from raymeter.causes.capacity import Capacity, Holder, holding
+from raymeter.causes.capacity import GPU, Capacity, Holder, holding
 from raymeter.profile.events import Call
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
@@ -37,6 +38,7 @@ class KeptActors:
     """
 
     def __init__(self, program: Program, steps: Steps, calls: dict[str, list[Call]]) -> None:
+        self.program = program
         self.steps = steps
         self.capacity = Capacity(program)
         every = [call for call in program.recording.calls if call.line in calls]
@@ -82,32 +84,57 @@ class KeptActors:
             is_in_steps = holder.begin < last and holder.last_end > first
             if is_in_steps and holder.task.task not in self.replaced:
                 others.append(holder)
-        return self.have_cpus(others) and have_resources(self.groups, others)
+        enough = {GPU} if self.have_gpus(others) else set()
+        return self.have_cpus(others) and have_resources(self.groups, others, enough)
 
     def have_cpus(self, others: Sequence[Holder]) -> bool:
-        """Return whether the CPUs of kept actors are free, even when the others take most.
-
-        The others take most when one of them has just begun.
-        """
+        """Return whether the CPUs of kept actors are free, even when the others take most."""
         if not self.cpus:
             return True
-        taken = 0.0
-        for holder in others:
-            moment = holder.begin
-            running = [other for other in others if other.begin <= moment < other.last_end]
-            taken = max(taken, cpus_of(running))
-        needed = self.cpus + taken
+        needed = self.cpus + most_taken(others, cpus_of)
         return needed <= self.capacity.work.cpus
 
+    def have_gpus(self, others: Sequence[Holder]) -> bool:
+        """Return whether the GPUs of the nodes are surely enough, even when the others take most.
 
-def have_resources(groups: Iterable[list[Holder]], others: Sequence[Holder]) -> bool:
-    """Return whether it was seen that resources other than CPUs are enough.
+        A part of a GPU counts as a whole one, because parts of different GPUs are not one. With several nodes, nobody
+        may take more than one GPU, because GPUs of different nodes are not free for one actor. It is not known if the
+        program has left several clusters, or in older profiles.
+        """
+        clusters = self.program.recording.clusters
+        known = [*others]
+        for group in self.groups:
+            known += group
+        amounts = [holder.task.gpus for holder in holding(GPU, known)]
+        if len(clusters) != 1 or 0.0 in amounts:
+            return False
+        of_nodes = clusters[0].gpus
+        if len(of_nodes) > 1 and max(amounts, default=0.0) > 1:
+            return False
+        kept = max(map(gpus_of, self.groups), default=0)
+        return kept + most_taken(others, gpus_of) <= sum(of_nodes)
+
+
+def most_taken(holders: Sequence[Holder], amount_of: Callable[[Iterable[Holder]], float]) -> float:
+    """Return the largest amount that holders take at one time: when one of them has just begun."""
+    taken = 0.0
+    for holder in holders:
+        moment = holder.begin
+        running = [other for other in holders if other.begin <= moment < other.last_end]
+        taken = max(taken, amount_of(running))
+    return taken
+
+
+def have_resources(
+    groups: Iterable[list[Holder]], others: Sequence[Holder], enough: Iterable[str] = ()
+) -> bool:
+    """Return whether it was seen that resources other than CPUs are enough; of those in `enough`, this is known.
 
     The actors of each step must have had theirs at one time, and each other holder beside the actors of some step.
     """
     by_name: dict[str, list[Phase]] = defaultdict(list)
     for group in groups:
-        for name in names_of_resources(group):
+        for name in names_of_resources(group).difference(enough):
             together = common_phase(holding(name, group))
             by_name[name].append(together)
     for name, phases in by_name.items():
@@ -121,6 +148,10 @@ def have_resources(groups: Iterable[list[Holder]], others: Sequence[Holder]) -> 
 
 def cpus_of(holders: Iterable[Holder]) -> float:
     return sum(holder.task.cpus for holder in holders)
+
+
+def gpus_of(holders: Iterable[Holder]) -> int:
+    return sum(math.ceil(holder.task.gpus) for holder in holders)
 
 
 def names_of_resources(holders: Iterable[Holder]) -> set[str]:

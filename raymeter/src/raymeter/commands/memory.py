@@ -8,6 +8,7 @@ from pathlib import Path
 from raymeter.causes import memory as causes
 from raymeter.commands.output import say_damaged, show_text
 from raymeter.commands.run import (
+    NAMES_CLIENT,
     errors_shown,
     has_recording,
     make_folder,
@@ -45,7 +46,7 @@ def main(arguments: Namespace) -> int:
 
     code = run_program(words, environment, watch)
     if not has_recording(folder):
-        say_nothing_recorded(folder, code)
+        say_nothing_recorded(folder, code, NAMES_CLIENT if is_client else "")
         remove_empty(folder)
         return code
     with errors_shown(folder):

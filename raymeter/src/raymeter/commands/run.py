@@ -28,11 +28,15 @@ from raymeter.memory.processes import FILE as SAMPLES
 
 PROFILES = Path("raymeter-profiles")
 IGNORE_FILE = ".gitignore"
+FIRST_SIGNAL = 128  # exit codes from this one on, as a rule: a signal has ended the program
 ERROR = "error.txt"  # of raymeter itself
 REASON = "not-recorded.txt"  # written by raymeter.inside.hook
 WITHOUT_HOOK = (
     f"the program has removed or replaced {USERS_HOOK} in os.environ before ray.init, and Ray calls raymeter by it. "
     "Keep this variable, and those that begin with RAYMETER_."
+)
+NAMES_CLIENT = (
+    f"the program, or one of its arguments, has an address of Ray Client ({CLIENT}). {NO_CLIENT}."
 )
 
 
@@ -46,11 +50,15 @@ def main(arguments: Namespace) -> int:
     hook = HookWatch(folder)
     code = run_program(words, environment, hook.watch)
     if not has_recording(folder):
-        say_nothing_recorded(folder, code, hook.is_without_hook)
+        seen = NAMES_CLIENT if is_client else ""
+        if hook.is_without_hook:
+            seen = WITHOUT_HOOK
+        say_nothing_recorded(folder, code, seen)
         remove_empty(folder)
         return code
     with errors_shown(folder):
-        show.show_new_profile(folder, arguments.step, arguments.html)
+        has_exited = code < FIRST_SIGNAL
+        show.show_new_profile(folder, arguments.step, arguments.html, has_exited)
     return code
 
 
@@ -127,18 +135,14 @@ def has_recording(folder: Path) -> bool:
     return any(folder.glob("*.jsonl"))
 
 
-def say_nothing_recorded(folder: Path, code: int, is_without_hook: bool = False) -> None:
+def say_nothing_recorded(folder: Path, code: int, seen: str = "") -> None:
     """Say in one line why nothing was recorded, if no line has said it before the program began.
 
-    `is_without_hook`: the program was seen to start Ray without raymeter's hook.
+    `seen` is the reason that was seen from outside of the program, if any.
     """
     if has_client_address(os.environ):
         return
-    reason = read_reason(folder)
-    if not reason and is_without_hook:
-        reason = WITHOUT_HOOK
-    if not reason:
-        reason = describe_nothing(code)
+    reason = read_reason(folder) or seen or describe_nothing(code)
     print(f"raymeter: nothing was recorded: {reason}", file=sys.stderr)
 
 
@@ -151,26 +155,26 @@ def read_reason(folder: Path) -> str:
 
 
 def describe_nothing(code: int) -> str:
-    """Return what may be the reason that nothing of a program was recorded."""
+    """Return what was seen of a program of which nothing was recorded, and what follows if it got to ray.init."""
+    seen = "Ray has not called raymeter"
     if code:
-        return (
-            f"the program ended with exit code {code} before ray.init, or it is a client (ray://), which cannot be "
-            f"recorded, or it has removed {USERS_HOOK} from os.environ."
-        )
+        seen += f" before the program ended with exit code {code}"
     return (
-        f"the program has not called ray.init, or it has removed {USERS_HOOK} from os.environ, or it is a client "
-        f"(ray://). {NO_CLIENT}."
+        f"{seen}. If the program got as far as ray.init, it has removed {USERS_HOOK} from os.environ, or it is a "
+        f"client (ray://). {NO_CLIENT}."
     )
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove the folder of a profile in which nothing was recorded."""
+    """Remove the folder of a profile in which nothing was recorded, and the one of all profiles if that is empty."""
     (folder / IGNORE_FILE).unlink(missing_ok=True)
     (folder / SAMPLES).unlink(missing_ok=True)
     (folder / REASON).unlink(missing_ok=True)
     shutil.rmtree(folder / IMPORTED, ignore_errors=True)
-    with suppress(OSError):  # the user has put something there
+    with suppress(OSError):  # the user has put something there, or there are other profiles
         folder.rmdir()
+        if folder.parent == PROFILES:
+            PROFILES.rmdir()
 
 
 def warn_of_client(environment: Mapping[str, str]) -> None:

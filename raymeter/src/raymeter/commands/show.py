@@ -50,9 +50,15 @@ def render(profile: Profile) -> str:
     return terminal.render(profile, width).removesuffix("\n")
 
 
-def show_new_profile(folder: Path, step: str | None, has_page: bool) -> None:
-    """Print the profile of a program that has just run, and write its files; raise UserError if one of these fails."""
+def show_new_profile(
+    folder: Path, step: str | None, has_page: bool, has_exited: bool = False
+) -> None:
+    """Print the profile of a program that has just run, and write its files; raise UserError if one of these fails.
+
+    `has_exited`: it was seen that no signal has ended the program.
+    """
     profile = load_profile(folder, step)
+    profile.program.recording.has_exited = has_exited
     text = render(profile)
     show_text(text)
     try:

@@ -160,6 +160,8 @@ def install():
             replace(name, make_wrapper)
         except Exception:  # this version of Ray does not have it, or it cannot be imported
             missing.append(name)
+    if not ray_internals.NAMES_OF_NEXT.issubset(missing):
+        missing = [name for name in missing if name not in ray_internals.NAMES_OF_NEXT]
     try:
         folder = os.environ["RAYMETER_FOLDER"]
         recorder = Recorder(folder, os.environ["RAYMETER_MIN_BYTES"], missing)
@@ -547,6 +549,8 @@ def add_content_and_fields(event, value, called):
     large = identity.LargeParts(value)
     event["leaves"] = large.leaves
     event["token"] = live_objects.number_of(large.largest)
+    largest_of_few = identity.LargeParts(value, identity.FEW_PARTS).largest
+    event["is_hidden_in_short"] = largest_of_few is not large.largest
     add_content(event, value)
     add_parts(event, large)
     add_description(event, value, called)

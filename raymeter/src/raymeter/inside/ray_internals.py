@@ -49,6 +49,7 @@ DESERIALISE = "ray._private.serialization:SerializationContext._deserialize_obje
 WRITE_CHANNEL = "ray.experimental.channel.shared_memory_channel:Channel.write"
 NEXT = "ray._private.object_ref_generator:ObjectRefGenerator._next_sync"  # 2.60; older: _raylet
 OLDER_NEXT = "ray._raylet:ObjectRefGenerator._next_sync"
+NAMES_OF_NEXT = {NEXT, OLDER_NEXT}  # of one function: 2.44 has the older one only
 PICKLE_FUNCTION = "ray.remote_function:pickle_dumps"
 PICKLE_CLASS = "ray._private.function_manager:pickle_dumps"
 FETCH_FUNCTION = (
@@ -257,7 +258,21 @@ def task_events() -> list:
 
     Workers report it once per `RAY_task_events_report_interval_ms`.
     """
-    return ray._private.state.state._get_all_task_events()
+    read_all = getattr(ray._private.state.state, "_get_all_task_events", None)
+    if read_all is not None:  # in 2.60, and neither in 2.44 nor in 2.52
+        return read_all()
+    kind = resolve_name("ray.core.generated.gcs_pb2:TaskEvents")
+    return [kind.FromString(event) for event in control_service().get_task_events()]
+
+
+def control_service() -> Any:
+    """Return the client of Ray's control service."""
+    state = ray._private.state.state
+    connect = getattr(state, "_connect_and_get_accessor", None)  # in 2.52 and 2.60
+    if connect is not None:
+        return connect()
+    state._check_connected()  # in 2.44
+    return state.global_state_accessor
 
 
 def cluster_cpus() -> float:
@@ -272,8 +287,12 @@ def cluster_memory() -> float:
 
 def sum_resource(name: str) -> float:
     """Return how much of a resource all living nodes have."""
-    living = [node for node in ray._private.state.state.node_table() if node["Alive"]]
-    return sum(node["Resources"].get(name, 0.0) for node in living)
+    return sum(resources.get(name, 0.0) for resources in resources_of_nodes())
+
+
+def resources_of_nodes() -> list[dict[str, float]]:
+    """Return how much of each resource each living node has, such as {"CPU": 8.0, "GPU": 1.0}."""
+    return [node["Resources"] for node in ray._private.state.state.node_table() if node["Alive"]]
 
 
 def task_state(number: int) -> str:

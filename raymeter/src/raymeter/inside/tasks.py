@@ -19,6 +19,7 @@ REPORT_SECONDS = (
 OWN_INTERVAL = "200"
 OTHER_REPORT_SECONDS = 1.5  # of a cluster that raymeter has not started
 MAX_TASKS = 50_000
+GPU = "GPU"
 STATES = {  # of TaskStatus in Ray's common.proto; other states are left out
     "PENDING_ARGS_AVAIL": "submitted",
     "PENDING_NODE_ASSIGNMENT": "waits_for_node",
@@ -60,11 +61,13 @@ def first_time(event):
 
 
 def describe_cluster():
-    """Return how many CPUs and how much memory Ray gives to tasks at the same time."""
+    """Return how many CPUs, how much memory, and how many GPUs of each node Ray gives to tasks at the same time."""
+    nodes = ray_internals.resources_of_nodes()
     return {
         "event": "cluster",
         "cpus": ray_internals.cluster_cpus(),
         "memory": ray_internals.cluster_memory(),
+        "gpus": [resources[GPU] for resources in nodes if GPU in resources],
     }
 
 
@@ -100,6 +103,7 @@ def describe_task(event):
         "node": updates.node_id.hex(),
         "attempt": event.attempt_number,
         "cpus": info.required_resources.get("CPU", 0.0),
+        "gpus": info.required_resources.get(GPU, 0.0),
         "resources": [name for name in info.required_resources if name != "CPU"],
         "runtime_env": sum_of(info.runtime_env_info.serialized_runtime_env),
         "parts_of_env": sums_of_parts(info.runtime_env_info.serialized_runtime_env),

@@ -220,6 +220,7 @@ class Sent:
     type: str = ""
     leaves: list[list[int]] = field(default_factory=list)  # address and bytes of the largest arrays
     token: int = 0  # of its largest array, as long as this object lives; 0: unknown
+    is_hidden_in_short: bool = False  # in short, another array is the largest one, or none is
     content: int = 0  # equal for equal samples of the bytes
     is_same: bool | None = (
         None  # all bytes are those of the last message with this content; None: not verified
@@ -391,7 +392,8 @@ class Task:
     node: str = ""
     attempt: int = 0
     cpus: float = 0.0  # that it takes of those of the cluster while it runs
-    resources: list[str] = field(default_factory=list)  # others that it takes
+    gpus: float = 0.0  # 0 in older profiles, too
+    resources: list[str] = field(default_factory=list)  # all but CPUs that it takes
     runtime_env: int = 0  # equal for equal ones; 0: it has none, or it was not recorded
     parts_of_env: dict[str, int] = field(default_factory=dict)  # equal numbers for equal parts
     submitted: float | None = None
@@ -412,6 +414,7 @@ class Cluster:
 
     cpus: float = 0.0  # as the program has said, or else the number of cores
     memory: float = 0.0  # bytes
+    gpus: list[float] = field(default_factory=list)  # of each node that has some
 
 
 @dataclass

@@ -48,6 +48,13 @@ def say_errors(recording: Recording) -> str:
     return f"recording ended by an error ({kinds}) in {', '.join(names)}"
 
 
+def say_cut(recording: Recording) -> str:
+    """Return why the last lines of the driver are missing, as far as it was seen: a signal is the usual reason."""
+    if recording.has_exited:
+        return "recording ended before the program did, as on a full disk"
+    return "the program was killed"
+
+
 def is_after(task: Task, process: Process) -> bool:
     """Return whether a task that must have a line ended after the last line that its worker has written."""
     cost = process.recorder

@@ -67,6 +67,7 @@ class Recording:
     stores: list[Store] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     clusters: list[Cluster] = field(default_factory=list)  # that the program has left
+    has_exited: bool = False  # raymeter has seen that no signal has ended the program
     damaged: list[str] = field(
         default_factory=list
     )  # a sentence for each file that is not read, or not all of it
@@ -113,7 +114,9 @@ def read_recording(folder: Path) -> Recording:
     if recording.damaged and not recording.drivers:
         raise UserError(recording.damaged[0])
     if not recording.processes:
-        raise UserError(f"{folder} has no profile: the program has not called ray.init")
+        raise UserError(
+            f"{folder} has no profile: no process has written into it. Record a program, or give another folder"
+        )
     sort_events(recording)
     return recording
 

@@ -8,7 +8,11 @@ Kind = tuple[str, str, str, str]  # process, line, name of the task, and type
 
 
 def complete_short(recording: Recording) -> None:
-    """Give short messages the share of bytes in the pickle, and the buffers, of the last one like them, or the next."""
+    """Give short messages the share of bytes in the pickle, and the buffers, of the last one like them, or the next.
+
+    A result is a repeat only if its largest array is the same object. Where that array lies behind the parts that are
+    looked at in short, nothing tells this of a short result, so its content is unknown.
+    """
     described: dict[Kind, Sent] = {}
     for order in (recording.sent, recording.sent[::-1]):
         for sent in order:
@@ -20,5 +24,9 @@ def complete_short(recording: Recording) -> None:
 
 
 def complete(sent: Sent, other: Sent) -> None:
+    is_result = not sent.scope
+    if is_result and other.is_hidden_in_short:
+        sent.token = 0
+        sent.content = 0
     sent.inband_bytes = round(sent.bytes * other.inband_bytes / max(1, other.bytes))
     sent.buffers = other.buffers

@@ -20,6 +20,7 @@ class Workers:
             same_pid = self.by_pid[process.pid]
             same_pid.append(process)
         self.hosts = find_hosts(recording)
+        self.placed = find_placed(recording)
 
     def process_of(self, task: Task) -> str:
         """Return the name of the process in which a task ran; "" if it was not recorded."""
@@ -28,15 +29,34 @@ class Workers:
     def process_at(self, node: str, pid: int) -> str:
         """Return the name of the process with an id on a node; "" if it was not recorded.
 
-        On an unknown node, it is the only process with this id, if there is only one.
+        On a node whose host is not known, it is the only process with this id, if there is only one, and if that is not
+        known to be on another node.
         """
-        found = self.by_pid.get(pid, [])
+        found = self.may_be_at(node, pid)
+        is_sure = node in self.hosts or len(self.by_pid[pid]) == 1
+        return found[0].process if is_sure and len(found) == 1 else ""
+
+    def may_be_at(self, node: str, pid: int) -> list[Process]:
+        """Return the recorded processes that may be the one with an id on a node: none if it was surely not recorded.
+
+        There are several if processes on two nodes have this id, and nothing tells on which nodes they are.
+        """
+        found = self.by_pid[pid]
         host = self.hosts.get(node)
         if host is not None:
             found = [process for process in found if process.host == host]
-        if len(found) != 1:
-            return ""
-        return found[0].process
+        elif node:
+            found = [process for process in found if process.process not in self.placed]
+        return found
+
+
+def find_placed(recording: Recording) -> set[str]:
+    """Return the names of the processes of which a node is known."""
+    placed = set()
+    for node, process in find_nodes(recording):
+        if node:
+            placed.add(process)
+    return placed
 
 
 def find_hosts(recording: Recording) -> dict[str, str]:

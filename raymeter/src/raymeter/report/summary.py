@@ -28,7 +28,7 @@ def summarise(profile: Profile) -> dict[str, Any]:
     recording = profile.program.recording
     steps = profile.steps
     errors = find_errors(recording)
-    unrecorded = find_unrecorded(recording)
+    unrecorded = find_unrecorded(profile.program)
     is_incomplete = bool(recording.was_killed or errors or unrecorded)
     return {
         "schema": SCHEMA,

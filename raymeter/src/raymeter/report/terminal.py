@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from raymeter.advice import MAX_MESSAGES, NO_PROBLEM_SHARE, Profile
 from raymeter.findings import Advice, Finding, Prediction
 from raymeter.profile.events import RecorderCost
-from raymeter.profile.lost import count_cut_workers, find_errors, say_errors
+from raymeter.profile.lost import count_cut_workers, find_errors, say_cut, say_errors
 from raymeter.profile.steps import Steps
 from raymeter.profile.unrecorded import find_unrecorded, say_unrecorded
 from raymeter.report.messages import list_messages
@@ -90,17 +90,17 @@ def say_no_problem(profile: Profile, moving: Prediction) -> str:
     steps = profile.steps
     recording = profile.program.recording
     if recording.was_killed and steps.is_whole_program:
-        return "No step of this program is known: it was killed before it had written one."
+        return f"No step of this program is known: {say_cut(recording)}."
     step = f"{format_milliseconds(steps.seconds)}, {name_step(steps)}"
     waiting = say_waiting(profile.program, steps)
     share = f"{say_share(moving)} ({step}){waiting}"
     if recording.was_killed:
-        return f"{share}. This is no all-clear: the program was killed."
+        return f"{share}. This is no all-clear: {say_cut(recording)}."
     if recording.damaged:
         return f"{share}. This is no all-clear: files of the profile are damaged."
     if find_errors(recording):
         return f"{share}. This is no all-clear: recording ended by an error."
-    if find_unrecorded(recording):
+    if find_unrecorded(profile.program):
         return f"{share}. This is no all-clear: not all processes were recorded."
     alone = say_alone(profile)
     return f"{share}: data is not your problem. {alone}" if alone else f"{share}: not your problem."
@@ -226,14 +226,16 @@ def describe_recording(profile: Profile) -> list[str]:
     if period > 1:
         text += f" It counted all short calls, and timed one in {period}."
     if recording.was_killed:
-        text += " The program was killed: its last calls and the times of tasks are missing."
-    elif not profile.program.tasks:
-        text += " It has no times of tasks (was the driver killed?), so waiting is not explained."
+        cut = say_cut(recording)
+        text += f" {cut[0].upper()}{cut[1:]}: its last calls and the times of tasks are missing."
     errors = say_errors(recording)
+    if not recording.was_killed and not profile.program.tasks:
+        guess = "" if errors else " (was the driver killed?)"
+        text += f" It has no times of tasks{guess}, so waiting is not explained."
     if errors:
         text += f" {errors[0].upper()}{errors[1:]}: what it did later is missing."
     text += say_cut_workers(count_cut_workers(recording))
-    unrecorded = say_unrecorded(recording)
+    unrecorded = say_unrecorded(profile.program)
     if unrecorded:
         text += f" {unrecorded}"
     text += say_left_out(profile, costs)
