@@ -7,6 +7,7 @@ Only sums and addresses are kept, and no value.
 import sys
 import weakref
 import zlib
+from collections import deque
 from itertools import islice
 from pickle import PickleBuffer
 
@@ -225,6 +226,8 @@ def children(part, most):
         items = list.__iter__(part)
     elif isinstance(part, tuple):
         items = tuple.__iter__(part)
+    elif isinstance(part, deque):
+        items = deque.__iter__(part)
     else:
         attributes = getattr(part, "__dict__", None)
         items = attributes.values() if isinstance(attributes, dict) else ()
