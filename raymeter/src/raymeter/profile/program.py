@@ -39,6 +39,7 @@ class Message:
     received: list[Received] = field(default_factory=list)
     stored: Phase | None = None  # when the task that returned it stored its results
     in_one_store: int = 1  # messages that were stored then
+    is_only_read: bool = False  # in the steps: it was sent outside of them
 
     @property
     def how(self) -> str:
