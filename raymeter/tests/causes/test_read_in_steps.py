@@ -3,7 +3,6 @@
 
 import pytest
 from made_programs import DRIVER_TASK, LINE, MIB, STEP_SECONDS, STEPS, Builder, make_steps
-from raymeter import advice
 from raymeter.causes import pickled
 from raymeter.profile.events import Alternative
 from raymeter.profile.groups import group_messages, groups_in_steps, moved_in_steps
@@ -11,6 +10,8 @@ from raymeter.profile.program import Program
 from raymeter.report import flow
 from raymeter.simulate.predict import predict
 from raymeter.simulate.without_data import without_data
+
+from raymeter import advice
 
 PUT_LINE = "/made/train.py:9"
 OBJECT = f"{DRIVER_TASK}00000001"
@@ -23,7 +24,14 @@ def make_program(read_steps: int = STEPS) -> Program:
     """Return a loop with a task per step. The first ones read a dict that the driver has put before the loop."""
     builder = Builder()
     put = builder.call("put", 0.5, 0.1, object=OBJECT, line=PUT_LINE)
-    builder.send(put, 0.51, 0.05, fields=[], inband_bytes=MIB, alternatives={"as it is": NOW, "columns": FAST})
+    builder.send(
+        put,
+        0.51,
+        0.05,
+        fields=[],
+        inband_bytes=MIB,
+        alternatives={"as it is": NOW, "columns": FAST},
+    )
     for step in range(STEPS):
         begin = 1.0 + STEP_SECONDS * step
         task = f"{step:048x}"
