@@ -6,14 +6,16 @@ waited for is the start of a worker, in which the runtime environment is made, t
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raymeter.profile.events import Received, Task
-from raymeter.profile.program import Program
+from raymeter.profile.events import Call, Received, Task
+from raymeter.profile.program import Phase, Program
 
 NORMAL = "NORMAL_TASK"
 CREATION = "ACTOR_CREATION_TASK"
 METHOD = "ACTOR_TASK"
+WAITS = ("get", "wait")
 WARM_SECONDS = 0.002  # from asking for a worker that is there until it begins
 
 
@@ -127,6 +129,37 @@ def find_first_methods(program: Program) -> dict[str, Task]:
         if begin_of(task):
             firsts.setdefault(task.actor, task)
     return firsts
+
+
+class Starting:
+    """Say how long a thread has waited while workers started, which is no work of the program."""
+
+    def __init__(self, program: Program) -> None:
+        phases = [(start.begin, start.end) for start in find_starts(program).values()]
+        self.phases = join_phases(phases)
+
+    def waited(self, calls: Sequence[Call], until: float) -> float:
+        """Return for how long these calls have waited before a time while at least one worker started."""
+        seconds = 0.0
+        for call in calls:
+            if call.event not in WAITS or call.start >= until:
+                continue
+            for begin, end in self.phases:
+                common = min(end, call.end, until) - max(begin, call.start)
+                seconds += max(0.0, common)
+        return seconds
+
+
+def join_phases(phases: list[Phase]) -> list[Phase]:
+    """Return phases that do not overlap, and cover the same time."""
+    joined: list[Phase] = []
+    for begin, end in sorted(phases):
+        if joined and begin <= joined[-1][1]:
+            first, last = joined.pop()
+            joined.append((first, max(last, end)))
+        elif end > begin:
+            joined.append((begin, end))
+    return joined
 
 
 class WarmReading:
