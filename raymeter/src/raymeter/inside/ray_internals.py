@@ -138,10 +138,22 @@ def running_function() -> Any:
     """Return the function of the task that runs in this process; None for a method of an actor, or if it has ended."""
     name = worker.current_task_function_name if is_worker() else ""
     known = getattr(worker.function_actor_manager, "_function_execution_info", {})
-    for item in list(known.values()):
-        if name and getattr(item, "function_name", "") in (name, name.rpartition(".")[2]):
-            return item.function
-    return None
+    return function_named(name, list(known.values()))
+
+
+def function_named(name: str, infos: list[Any]) -> Any:
+    """Return the function of this name among those that a worker has; None if it is not there, or not the only one.
+
+    Ray gives the name of what runs, and of what a worker has, with or without a module.
+    """
+    functions = {}
+    for info in infos:
+        known = getattr(info, "function_name", "")
+        if name and known == name:
+            return info.function
+        if name and known.rpartition(".")[2] == name.rpartition(".")[2]:
+            functions[known] = info.function
+    return functions.popitem()[1] if len(functions) == 1 else None
 
 
 def compiled_method() -> str:
