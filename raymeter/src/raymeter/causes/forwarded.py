@@ -20,8 +20,8 @@ from raymeter.units import format_bytes
 CAUSE = "through a process that only passes it on"
 QUEUE_ACTOR = "_QueueActor"  # of ray.util.queue.Queue
 ARGUMENT = (
-    "It is an argument there, and Ray gets each argument. Pass `[ref]` in its place: a reference inside of a list stays "
-    "one."
+    "It is an argument there, and Ray gets each argument. Pass `[ref]` in its place: a reference inside of a list "
+    "stays one."
 )
 TAKE_PART = "with the rows that the reader needs, and let the reader take its part."
 CHANGES = {  # by whether a part is sent on, and whether it comes from an argument
