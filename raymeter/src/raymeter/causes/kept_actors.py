@@ -13,7 +13,6 @@ from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.units import significant
 
-
 PLACEMENT_GROUP = re.compile(
     "_group_([0-9]+_)?[0-9a-f]{36}$"
 )  # at the end of the names of its resources

@@ -142,23 +142,30 @@ class Starting:
         """Return for how long these calls have waited before a time while at least one worker started."""
         seconds = 0.0
         for call in calls:
-            if call.event not in WAITS or call.start >= until:
-                continue
-            for begin, end in self.phases:
-                common = min(end, call.end, until) - max(begin, call.start)
-                seconds += max(0.0, common)
+            if call.event in WAITS:
+                end = min(call.end, until)
+                seconds += self.seconds_between(call.start, end)
+        return seconds
+
+    def seconds_between(self, begin: float, end: float) -> float:
+        """Return for how long workers started between two times."""
+        seconds = 0.0
+        for start, ready in self.phases:
+            first = max(start, begin)
+            last = min(ready, end)
+            seconds += max(0.0, last - first)
         return seconds
 
 
 def join_phases(phases: list[Phase]) -> list[Phase]:
     """Return phases that do not overlap, and cover the same time."""
     joined: list[Phase] = []
+    covered = 0.0  # the time until which all is covered
     for begin, end in sorted(phases):
-        if joined and begin <= joined[-1][1]:
-            first, last = joined.pop()
-            joined.append((first, max(last, end)))
-        elif end > begin:
-            joined.append((begin, end))
+        first = max(begin, covered)
+        if end > first:
+            joined.append((first, end))
+            covered = end
     return joined
 
 
