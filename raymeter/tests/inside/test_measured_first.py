@@ -2,10 +2,15 @@
 """A slow message is measured in other ways although no other one of its kind follows."""
 
 import pytest
-from raymeter.inside import calls
+from raymeter.inside import calls, ray_internals
 
 MIB = 2**20
 PICKLED = {"how": "", "seconds": 0.05, "bytes": 8 * MIB, "inband_bytes": 8 * MIB}
+
+
+@pytest.fixture(autouse=True)
+def is_driver(monkeypatch):
+    monkeypatch.setattr(ray_internals, "is_worker", lambda: False)
 
 
 def test_a_slow_message_in_the_pickle_is_measured_from_the_first_one_on():
@@ -22,6 +27,12 @@ def test_fast_large_and_mostly_unpickled_messages_are_measured_if_others_follow(
     assert not calls.is_measured(event, 1)
     assert not calls.is_measured(event, 2)
     assert calls.is_measured(event, 3)
+
+
+def test_a_worker_that_sends_one_message_measures_nothing(monkeypatch):
+    monkeypatch.setattr(ray_internals, "is_worker", lambda: True)
+    assert not calls.is_measured(PICKLED, 1)
+    assert calls.is_measured(PICKLED, 3)
 
 
 def test_tensors_that_ray_does_not_pickle_are_never_measured():

@@ -674,13 +674,16 @@ def add_description(event, value, called):
 def is_measured(event, count):
     """Return whether other ways to send this message, of which there were so many of its kind, are measured.
 
-    In the first ones, libraries may still be imported. But what is sent once may be read by each task of each step, so
-    slow messages count from the first one on, if most of them is inside of the pickle, and they are not too large.
+    In the first ones, libraries may still be imported. But what the driver sends once may be read by each task of each
+    step, so slow messages of the driver count from the first one on, if most of them is inside of the pickle, and they
+    are not too large. Workers may live for one step only, and then each of them would take the time.
     """
     if event["how"]:
         return False
     if count >= DESCRIBED_FIRST:
         return True
+    if ray_internals.is_worker():
+        return False
     is_slow = event["seconds"] >= LEFT_OUT_SECONDS
     is_pickled = event["inband_bytes"] > event["bytes"] / 2
     return is_slow and is_pickled and event["bytes"] <= MAX_FIRST_BYTES
