@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from raymeter import causes
 from raymeter.findings import Advice, Finding
 from raymeter.profile.excerpt import take_excerpt
-from raymeter.profile.groups import Group, group_messages, in_steps
+from raymeter.profile.groups import Group, group_messages, moved_in_steps
 from raymeter.profile.program import Program, join
 from raymeter.profile.reader import Recording
 from raymeter.profile.steps import Steps, find_steps
@@ -23,7 +23,7 @@ class Profile:
 
     program: Program
     steps: Steps
-    groups: list[Group]  # of the messages during the steps, those with most work first
+    groups: list[Group]  # of the messages that move during the steps, those with most work first
     findings: list[Finding]
     advice: list[Advice] = field(default_factory=list)
     all_steps: int = 0  # of the program, if these are only some of them
@@ -63,7 +63,7 @@ def advise(recording: Recording, step_name: str | None = None) -> Profile:
     all_steps = find_steps(whole, step_name)
     program, steps = take_excerpt(whole, all_steps)
     findings = causes.find_all(program, steps)
-    groups = group_messages(in_steps(program.messages, steps))
+    groups = group_messages(moved_in_steps(program.messages, steps))
     measured = read_measured(recording.folder, steps.name)
     advice = replace_predictions(predict(program, steps, findings), measured)
     return Profile(program, steps, groups, findings, advice, all_steps.count)

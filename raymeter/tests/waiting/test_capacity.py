@@ -243,3 +243,26 @@ def test_two_lines_whose_tasks_do_not_fit_into_memory_are_not_named(gib, count, 
     for run in program.recording.runs:
         run.peak_bytes = gib * GIB
     assert len(independent_calls.find(program, make_steps(f"{path}:13"))) == count
+
+
+@pytest.mark.parametrize("cpus", [0.0, 1.0])
+def test_actors_of_a_placement_group_per_step_are_kept_if_nothing_else_runs(cpus, tmp_path):
+    """Each group has other names. That its actors were seen at one time in each step is not needed."""
+    path = write_source(tmp_path, TWO_ACTORS.format(end=""))
+    program = make_two_actors(path, 4.0, together=False)
+    for task in program.tasks.values():
+        if task.type == "ACTOR_CREATION_TASK":
+            group = f"{int(task.submitted):034x}{'01'}"
+            task.resources = [f"bundle_group_{group}", f"CPU_group_{group}", f"CPU_group_1_{group}"]
+    if cpus:
+        add_task_to_each_step(program, cpus, [])
+    found = new_actors.find(program, make_steps(f"{path}:2"))
+    assert bool(found) == (not cpus)
+    if found:
+        assert "keep their state, their memory and their placement group" in found[0].price
+
+
+def test_a_resource_of_a_user_is_no_placement_group(tmp_path):
+    path = write_source(tmp_path, TWO_ACTORS.format(end=""))
+    program = make_two_actors(path, 4.0, together=False, resources=["node_group_a"])
+    assert not new_actors.find(program, make_steps(f"{path}:2"))

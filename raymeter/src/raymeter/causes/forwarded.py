@@ -19,6 +19,24 @@ from raymeter.units import format_bytes
 
 CAUSE = "through a process that only passes it on"
 QUEUE_ACTOR = "_QueueActor"  # of ray.util.queue.Queue
+ARGUMENT = (
+    "It is an argument there, and Ray gets each argument. Pass `[ref]` in its place: a reference inside of a list "
+    "stays one."
+)
+TAKE_PART = "with the rows that the reader needs, and let the reader take its part."
+CHANGES = {  # by whether a part is sent on, and whether it comes from an argument
+    (
+        False,
+        False,
+    ): "If the value is only passed on there: do not call ray.get, and pass the reference.",
+    (False, True): f"{ARGUMENT} If the value is only passed on there: pass that reference.",
+    (
+        True,
+        False,
+    ): f"Do not call ray.get there: pass the reference, {TAKE_PART} Or let the producer return one result "
+    "per reader (num_returns).",
+    (True, True): f"{ARGUMENT} Pass that reference on, {TAKE_PART}",
+}
 MIN_INSIDE = 0.5  # of the bytes of a message that lie in memory that was received
 
 
@@ -160,7 +178,7 @@ def find_lines(
     then it is the line that sends the value to this actor, and after it the lines that ask the actor for it.
     """
     lines = sorted({line_of(program, origin) for origin in origins} - {""})
-    senders = sorted({message.call.line for message in reads if message.call is not None} - {""})
+    senders = sorted({sending_line(program, message) for message in reads} - {""})
     asking = set()
     for message in group.messages:
         submission = program.submissions.get(message.sent.by)
@@ -170,6 +188,23 @@ def find_lines(
     own = [] if QUEUE_ACTOR in group.sender else [group.line]
     found = [*lines, *own, *others] if lines else [*others, *own]
     return list(dict.fromkeys(found)) or [""]
+
+
+def sending_line(program: Program, message: Message) -> str:
+    """Return the line that gives a message to the process which sends it on; "" if it is not known.
+
+    What was put, or returned by another task, is given to it by the call that has its reference as an argument.
+    """
+    if message.how == "argument" and message.call is not None:
+        return message.call.line
+    lines = []
+    for received in message.received:
+        submission = program.submissions.get(received.by)
+        if submission is not None and not received.scope:
+            lines.append(submission.line)
+    if lines:
+        return lines[0]
+    return message.call.line if message.call is not None else ""
 
 
 def line_of(program: Program, received: Received) -> str:
@@ -182,7 +217,7 @@ def describe_change(group: Group, origins: list[Received]) -> str:
     """Return what to do about messages whose sender has received their content before, as `origins`.
 
     It depends on the sender: a queue; a method that returns its argument; an actor that stores it, without ray.get;
-    code that sends a part of it; or else code that passes it on.
+    code that has it as an argument, or sends a part of it; or else code that passes it on.
     """
     if QUEUE_ACTOR in group.sender:
         return "Put a reference into the queue: `queue.put([ray.put(batch)])`, and `ray.get(queue.get()[0])`."
@@ -198,9 +233,5 @@ def describe_change(group: Group, origins: list[Received]) -> str:
             "`[ray.put(value)]`, let it hand out that list, and call ray.get in the reader."
         )
     is_part = any(origin.bytes > 1.5 * group.bytes for origin in origins)
-    if is_part:
-        return (
-            "Do not call ray.get there: pass the reference, with the rows that the reader needs, and let the "
-            "reader take its part. Or let the producer return one result per reader (num_returns)."
-        )
-    return "If the value is only passed on there: do not call ray.get, and pass the reference."
+    is_argument = not any(origin.scope for origin in origins)
+    return CHANGES[is_part, is_argument]

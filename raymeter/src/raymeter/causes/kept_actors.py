@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say whether actors that are made in each step could be there all the time, and what they would hold then."""
 
+import itertools
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +13,10 @@ from raymeter.profile.events import Call
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.units import significant
+
+PLACEMENT_GROUP = re.compile(
+    "_group_([0-9]+_)?[0-9a-f]{36}$"
+)  # at the end of the names of its resources
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,9 @@ class KeptActors:
         for group in self.groups:
             names |= names_of_resources(group)
         names.discard("memory")
-        for name in sorted(names):
+        if any(map(is_of_placement_group, names)):
+            held.append("their placement group")
+        for name in sorted(itertools.filterfalse(is_of_placement_group, names)):
             held.append(f"their {name}")
         *first, last = held
         return f"they keep {', '.join(first)} and {last} from one step to the next."
@@ -84,8 +92,17 @@ class KeptActors:
             is_in_steps = holder.begin < last and holder.last_end > first
             if is_in_steps and holder.task.task not in self.replaced:
                 others.append(holder)
+        if self.are_in_placement_groups() and others:
+            return False  # how many CPUs a placement group has is not known, so these may not be enough
         enough = {GPU} if self.have_gpus(others) else set()
         return self.have_cpus(others) and have_resources(self.groups, others, enough)
+
+    def are_in_placement_groups(self) -> bool:
+        """Return whether actors have what they need from a placement group, at least some of them."""
+        names: set[str] = set()
+        for group in self.groups:
+            names |= names_of_resources(group)
+        return any(map(is_of_placement_group, names))
 
     def have_cpus(self, others: Sequence[Holder]) -> bool:
         """Return whether the CPUs of kept actors are free, even when the others take most."""
@@ -130,11 +147,13 @@ def have_resources(
 ) -> bool:
     """Return whether it was seen that resources other than CPUs are enough; of those in `enough`, this is known.
 
-    The actors of each step must have had theirs at one time, and each other holder beside the actors of some step.
+    A placement group has what its actors need at one time, because Ray has reserved it. Of all other resources, the
+    actors of each step must have had theirs at one time, and each other holder beside the actors of some step.
     """
     by_name: dict[str, list[Phase]] = defaultdict(list)
     for group in groups:
-        for name in names_of_resources(group).difference(enough):
+        names = names_of_resources(group).difference(enough)
+        for name in itertools.filterfalse(is_of_placement_group, names):
             together = common_phase(holding(name, group))
             by_name[name].append(together)
     for name, phases in by_name.items():
@@ -160,6 +179,11 @@ def names_of_resources(holders: Iterable[Holder]) -> set[str]:
     for holder in holders:
         names.update(holder.task.resources)
     return names
+
+
+def is_of_placement_group(name: str) -> bool:
+    """Return whether a resource is a part of a placement group: CPU_group_0_ or bundle_group_, and the id."""
+    return PLACEMENT_GROUP.search(name) is not None
 
 
 def common_phase(holders: Sequence[Holder]) -> Phase:

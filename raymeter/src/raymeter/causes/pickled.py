@@ -752,8 +752,8 @@ KINDS = (
         "Python objects in the pickle",
         COLUMNS,
         "Python objects are pickled one by one, and made again by each reader. Send one array for each field (of "
-        "strings: an Arrow array; of lists of numbers: one array of all numbers, and one of the lengths), and let "
-        "readers work with the arrays.",
+        "strings: an Arrow array; of lists or arrays of numbers: one array of all numbers, and one of the lengths), "
+        "and let readers work with the arrays.",
         has_objects,
     ),
 )

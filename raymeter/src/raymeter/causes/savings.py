@@ -15,8 +15,11 @@ CALL_SECONDS = 0.0002  # that a call of Ray with a small message takes in any ca
 def save_sending(program: Program, message: Message, share: float = 1.0) -> list[Saving]:
     """Return what sending one message takes its sender, times a share: the call, or storing the result of the task.
 
-    It counts for the messages that were left out, too, whose work is in later events.
+    It counts for the messages that were left out, too, whose work is in later events. What was sent outside of the
+    steps saves nothing.
     """
+    if message.is_only_read:
+        return []
     weight = message.sent.weight
     share_of_all = weight * share
     is_spread = weight > 1 or share > 1

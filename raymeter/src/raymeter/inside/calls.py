@@ -29,7 +29,7 @@ from . import (
     runs,
     tasks,
 )
-from .recorder import ALWAYS_SECONDS, DESCRIBED_FIRST, Recorder
+from .recorder import ALWAYS_SECONDS, DESCRIBED_FIRST, LEFT_OUT_SECONDS, Recorder
 
 MAX_REFERENCES = 256  # of a call that are written; more are only counted
 DESCRIBED_AGAIN = 64  # then this one, and the one with twice its number, and so on
@@ -42,6 +42,9 @@ MIN_PART_BYTES = 2**16  # of an array that is compared with earlier ones
 FIRST_PASSES = 5  # times its serialisation, which a message of a new kind may be measured
 FIRST_SECONDS = 0.5  # that it may take in any case
 MAX_FIRST_SECONDS = 2.0
+MAX_FIRST_BYTES = (
+    64 * 2**20
+)  # of a message that is measured although it may be the only one of its kind
 TORCH_PICKLE = b"_load_from_bytes"  # in the pickle of a tensor that torch itself has pickled
 MANY_REFERENCES = 50  # inside of a result, which is written then even if it is small
 SMALL_TYPES = (int, float, bool, type(None))  # whose messages are never large
@@ -670,8 +673,26 @@ def add_description(event, value, called):
         event["own_pickling"] = describe.find_own_pickling(value)
         event["class_code"] = class_code.find_class_code(value, parts.inband)
         event["is_torch_pickle"] = TORCH_PICKLE in parts.inband
-    if count >= DESCRIBED_FIRST and not event["how"]:
+    if is_measured(event, count):
         add_alternatives(event, kind, value)
+
+
+def is_measured(event, count):
+    """Return whether other ways to send this message, of which there were so many of its kind, are measured.
+
+    In the first ones, libraries may still be imported. But what the driver sends once may be read by each task of each
+    step, so slow messages of the driver count from the first one on, if most of them is inside of the pickle, and they
+    are not too large. Workers may live for one step only, and then each of them would take the time.
+    """
+    if event["how"]:
+        return False
+    if count >= DESCRIBED_FIRST:
+        return True
+    if ray_internals.is_worker():
+        return False
+    is_slow = event["seconds"] >= LEFT_OUT_SECONDS
+    is_pickled = event["inband_bytes"] > event["bytes"] / 2
+    return is_slow and is_pickled and event["bytes"] <= MAX_FIRST_BYTES
 
 
 def count_kind(kind):

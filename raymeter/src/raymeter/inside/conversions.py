@@ -7,8 +7,9 @@ contains itself.
 
 import functools
 import sys
+from collections import deque
 
-from . import describe, reading, special_arrays
+from . import containers, describe, reading, special_arrays
 from .limits import Limits
 
 SIMPLE = {str, int, float, bool, type(None)}  # which stay as they are
@@ -23,8 +24,8 @@ MOST = 0.9  # of the bytes of an object that its arrays have, so that nothing el
 def replace_parts(value, replace_part, limits=None):
     """Return a copy of a message with other parts; the message itself if no part was replaced.
 
-    `replace_part(part)` returns another part, or the same one. Dicts, lists, tuples, and objects with attributes are
-    copied. Objects whose class has its own way of pickling, or its own `__new__`, stay as they are.
+    `replace_part(part)` returns another part, or the same one. Containers and objects with attributes are copied.
+    Objects whose class has its own way of pickling, or its own `__new__`, stay as they are.
     """
     if type(value) in SIMPLE:
         return value
@@ -43,14 +44,14 @@ def replace_parts(value, replace_part, limits=None):
 
 def replace_inside(value, replace_part, limits):
     """Return a copy of a container or an object with other parts; itself if no part was replaced."""
-    if type(value) is dict:
+    if containers.is_mapping(value):
         changed = {key: replace_parts(item, replace_part, limits) for key, item in value.items()}
-        is_changed = any(changed[key] is not value[key] for key in value)
-        return changed if is_changed else value
-    if type(value) in (list, tuple) and not describe.is_numbers(value):
+        is_changed = any(changed[key] is not item for key, item in value.items())
+        return containers.with_values(value, changed) if is_changed else value
+    if containers.is_sequence(value) and not describe.is_numbers(value):
         items = [replace_parts(item, replace_part, limits) for item in value]
         is_changed = any(new is not old for new, old in zip(items, value, strict=True))
-        return type(value)(items) if is_changed else value
+        return containers.with_items(value, items) if is_changed else value
     if is_plain_object(value):
         return replace_attributes(value, replace_part, limits)
     return value
@@ -58,10 +59,9 @@ def replace_inside(value, replace_part, limits):
 
 def has_only_simple(value):
     """Return whether all items of a container stay as they are, which takes much less time than to look at each."""
-    kind = type(value)
-    if kind is dict:
+    if containers.is_mapping(value):
         return SIMPLE.issuperset(map(type, value.values()))
-    return kind in (list, tuple) and SIMPLE.issuperset(map(type, value))
+    return containers.is_sequence(value) and SIMPLE.issuperset(map(type, value))
 
 
 def is_plain_object(value):
@@ -107,14 +107,17 @@ def tensors_to_arrays(value, limits=None):
     torch = sys.modules.get("torch")
 
     def convert(part):
-        if not is_strided_tensor(torch, part):
-            return part
-        plain = part.detach()
-        if plain.dtype == torch.bfloat16:
-            plain = plain.contiguous().view(torch.int16)
-        return plain.contiguous().numpy()
+        return tensor_to_array(torch, part) if is_strided_tensor(torch, part) else part
 
     return replace_parts(value, convert, limits)
+
+
+def tensor_to_array(torch, tensor):
+    """Return a numpy array that looks at the memory of a tensor on the CPU. One in bfloat16 becomes one of int16."""
+    plain = tensor.detach()
+    if plain.dtype == torch.bfloat16:
+        plain = plain.contiguous().view(torch.int16)
+    return plain.contiguous().numpy()
 
 
 def is_strided_tensor(torch, part):
@@ -217,7 +220,7 @@ def to_their_arrays(value, limits=None):
 
 def find_arrays(part, limits):
     """Return the arrays inside of a library's object, such as a TensorDict; the object itself if it has more."""
-    is_plain = isinstance(part, (dict, list, tuple)) or is_plain_object(part)
+    is_plain = isinstance(part, (dict, list, tuple, deque)) or is_plain_object(part)
     if is_plain or describe.is_leaf(part) or isinstance(part, type):
         return part
     arrays = []
@@ -321,8 +324,8 @@ def one_column(value, limits=None):
 def columns(value, limits=None):
     """Return the message with a column for each field in the place of many rows, and arrays in place of strings.
 
-    Rows are dicts with the same keys, tuples of one length, objects of one class, or lists of numbers of any length.
-    Anything else stays as it is.
+    Rows are dicts with the same keys, tuples of one length, objects of one class, or lists, arrays or tensors of
+    numbers, of any length. Anything else stays as it is.
     """
     limits = limits or Limits()
     convert = functools.partial(to_columns, limits=limits)
@@ -330,7 +333,7 @@ def columns(value, limits=None):
 
 
 def to_columns(part, limits):
-    """Return the columns of at least MIN_ROWS rows (list, tuple, dict, set or array of objects), and of any DataFrame.
+    """Return the columns of at least MIN_ROWS rows (in a container or an array of objects), and of any DataFrame.
 
     Anything else is returned as it is, and so is all if the program has not imported numpy.
     """
@@ -344,11 +347,11 @@ def to_columns(part, limits):
         return to_columns(part.to_numpy(), limits) if part.dtype == object else part
     if is_pandas(part, "DataFrame"):
         return {str(name): to_columns(part[name].to_numpy(), limits) for name in part.columns}
-    if type(part) not in (dict, list, tuple) and not isinstance(part, (set, frozenset)):
+    is_mapping = containers.is_mapping(part)
+    is_container = is_mapping or containers.is_sequence(part) or isinstance(part, (set, frozenset))
+    if not is_container or len(part) < MIN_ROWS:
         return part
-    if len(part) < MIN_ROWS:
-        return part
-    if type(part) is dict:
+    if is_mapping:
         return dict_to_columns(part, limits)
     entered = limits.enter([part])
     column = make_column(list(part), part, limits)
@@ -387,6 +390,9 @@ def make_column(items, default, limits):
         return sys.modules["numpy"].asarray(items)
     if kind is list and are_numbers(items, limits):
         return flat_column(items, limits)
+    arrays = small_arrays(kind, items, limits)
+    if arrays:
+        return joined_column(arrays, limits)
     entered = limits.enter(items)
     fields = split_rows(kind, items, limits)
     made = {name: make_column(values, values, limits) for name, values in fields}
@@ -422,6 +428,33 @@ def flat_column(rows, limits):
     return {"numbers": numpy.concatenate(arrays), "lengths": lengths}
 
 
+def small_arrays(kind, rows, limits):
+    """Return the rows as numpy arrays; [] if they are no small arrays or tensors of numbers of one dtype."""
+    numpy = sys.modules["numpy"]
+    torch = sys.modules.get("torch")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        limits.check()
+        if not all(row.device.type == "cpu" and is_strided_tensor(torch, row) for row in rows):
+            return []
+        rows = [tensor_to_array(torch, row) for row in rows]
+    elif kind is not numpy.ndarray:
+        return []
+    limits.check()
+    size = sum(row.nbytes for row in rows)
+    is_small = size < MIN_BYTES_OF_ARRAY * len(rows)
+    dtypes = {row.dtype for row in rows}
+    is_of_numbers = len(dtypes) == 1 and not rows[0].dtype.hasobject
+    return rows if is_small and is_of_numbers else []
+
+
+def joined_column(arrays, limits):
+    """Return small arrays as one, and another one of their sizes."""
+    numpy = sys.modules["numpy"]
+    limits.check()
+    sizes = numpy.fromiter((array.size for array in arrays), numpy.int64, len(arrays))
+    return {"numbers": numpy.concatenate([array.reshape(-1) for array in arrays]), "sizes": sizes}
+
+
 def string_column(items):
     """Return strings as an array: of Arrow if the program has it, else of numpy."""
     pyarrow = sys.modules.get("pyarrow")
@@ -430,7 +463,7 @@ def string_column(items):
 
 def split_rows(kind, rows, limits):
     """Return name or position and values of each field of rows of one type; [] if they are no rows of a table."""
-    if kind in (tuple, list):
+    if kind in (tuple, list) or containers.is_named_tuple(kind):
         is_table = set(map(len, rows)) == {len(rows[0])}
         return enumerate(map(list, zip(*rows, strict=True))) if is_table else []
     dicts = rows if kind is dict else attributes_of(rows)

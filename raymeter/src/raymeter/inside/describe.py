@@ -2,6 +2,7 @@
 """Describe what a message consists of: types, names, shapes and bytes of its fields, and no values."""
 
 import sys
+from collections import deque
 from itertools import islice
 
 from . import by_class, padding, ray_internals, special_arrays
@@ -74,7 +75,7 @@ def walk(value):
 
 def named_children(path, part):
     """Return the parts of a container, or of an object with attributes, with their paths."""
-    if isinstance(part, (list, tuple, set, frozenset)):
+    if isinstance(part, (list, tuple, set, frozenset, deque)):
         if is_numbers(part):
             return []
         return [(f"{path}[]", item) for item in islice(part, MAX_PARTS)]

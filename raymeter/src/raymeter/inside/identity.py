@@ -8,6 +8,7 @@ import functools
 import sys
 import weakref
 import zlib
+from collections import deque
 from itertools import islice
 from pickle import PickleBuffer
 
@@ -237,6 +238,8 @@ def children(part, most):
         items = list.__iter__(part)
     elif isinstance(part, tuple):
         items = tuple.__iter__(part)
+    elif isinstance(part, deque):
+        items = deque.__iter__(part)
     else:
         attributes = getattr(part, "__dict__", None)
         items = attributes.values() if isinstance(attributes, dict) else ()

@@ -7,7 +7,7 @@ by the bytes of the pickle, which grow with the items.
 
 from itertools import islice
 
-from . import conversions, describe
+from . import containers, conversions, describe
 from .limits import Limits
 
 LARGE_BYTES = 2**19  # of a pickle, above which only a part of the items is measured
@@ -15,6 +15,7 @@ SAMPLE_BYTES = 2**16  # that the pickle of the part should have
 MANY_NUMBERS = (
     2**16
 )  # in a list, below which it stays whole: what an array of them takes hardly depends on its length
+LONG = (*containers.SEQUENCES, set, frozenset)
 TIMES = ("convert", "serialise", "deserialise")
 
 
@@ -36,7 +37,8 @@ def thin_out(value, share, limits):
     """
 
     def convert(part):
-        if type(part) not in (list, tuple, dict, set, frozenset):
+        is_container = containers.is_mapping(part) or type(part) in LONG
+        if not is_container:
             return part
         least = MANY_NUMBERS if describe.is_numbers(part) else conversions.MIN_ROWS
         count = max(least, int(share * len(part)))
@@ -51,19 +53,26 @@ def thin_out(value, share, limits):
 
 def every(part, step):
     """Return a container with one of so many items."""
-    if type(part) is dict:
-        return dict(islice(part.items(), 0, None, step))
-    return type(part)(islice(part, 0, None, step))
+    if containers.is_mapping(part):
+        return containers.with_values(part, islice(part.items(), 0, None, step))
+    items = islice(part, 0, None, step)
+    return (
+        type(part)(items)
+        if isinstance(part, (set, frozenset))
+        else containers.with_items(part, items)
+    )
 
 
 def thin_out_items(part, share, limits):
     """Return a container whose items have this share of their own items."""
     entered = limits.enter([part])
     fewer = part
-    if type(part) is dict:
-        fewer = {key: thin_out(item, share, limits) for key, item in part.items()}
-    elif type(part) in (list, tuple):
-        fewer = type(part)(thin_out(item, share, limits) for item in part)
+    if containers.is_mapping(part):
+        pairs = {key: thin_out(item, share, limits) for key, item in part.items()}
+        fewer = containers.with_values(part, pairs)
+    elif type(part) in containers.SEQUENCES:
+        items = [thin_out(item, share, limits) for item in part]
+        fewer = containers.with_items(part, items)
     limits.leave(entered)
     return fewer
 

@@ -3,7 +3,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean
 
 from raymeter.profile.events import Field, Sent
@@ -78,12 +78,15 @@ class Group:
 
     @property
     def count(self) -> float:
-        """Return how many messages there were, with those that were left out."""
-        return sum(message.sent.weight for message in self.messages)
+        """Return how many messages were sent, with those that were left out."""
+        sent = [message.sent for message in self.messages if not message.is_only_read]
+        return sum(item.weight for item in sent)
 
 
 def send_seconds(message: Message) -> float:
     """Return what one message took its sender: serialising, and the copy into the store if it is known."""
+    if message.is_only_read:
+        return 0.0
     if message.call is None:
         return max(message.sent.seconds, store_seconds(message))
     return own_call_seconds(message) / max(1, len(message.call.messages))
@@ -127,12 +130,30 @@ def in_steps(messages: Iterable[Message], steps: Steps) -> list[Message]:
     return [message for message in messages if steps.of(message.sent.start) is not None]
 
 
+def moved_in_steps(messages: Iterable[Message], steps: Steps) -> list[Message]:
+    """Return the messages that were sent or read during the steps.
+
+    What was put before the steps may be read in each of them, by each task that has it as an argument. Of such a
+    message, only that reading counts.
+    """
+    moved = []
+    for message in messages:
+        if steps.of(message.sent.start) is not None:
+            moved.append(message)
+            continue
+        read = [item for item in message.received if steps.of(item.start) is not None]
+        if read:
+            moved.append(replace(message, received=read, is_only_read=True))
+    return moved
+
+
 def groups_in_steps(program: Program, steps: Steps) -> list[Group]:
-    """Return the groups of the messages during the steps. What earlier ones consist of is known, too."""
+    """Return the groups of the messages that move during the steps. What other ones consist of is known, too."""
     groups = []
     for group in group_messages(program.messages):
-        inside = in_steps(group.messages, steps)
-        others = [message for message in group.messages if steps.of(message.sent.start) is None]
+        inside = moved_in_steps(group.messages, steps)
+        known = {id(message.sent) for message in inside}
+        others = [message for message in group.messages if id(message.sent) not in known]
         if inside:
             groups.append(Group(inside, others))
     return groups

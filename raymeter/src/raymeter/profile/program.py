@@ -39,6 +39,7 @@ class Message:
     received: list[Received] = field(default_factory=list)
     stored: Phase | None = None  # when the task that returned it stored its results
     in_one_store: int = 1  # messages that were stored then
+    is_only_read: bool = False  # in the steps: it was sent outside of them
 
     @property
     def how(self) -> str:
@@ -95,6 +96,7 @@ def join(recording: Recording) -> Program:
     weigh_calls(recording)
     complete_short(recording)
     weigh_messages(recording)
+    name_lines_of_results(recording)
     join_helpers(recording)
     calls = number_calls(recording.calls)
     messages = []
@@ -113,6 +115,18 @@ def join(recording: Recording) -> Program:
     if leaves_out_messages(recording):
         weigh_readers(recording.received, joined_readers(messages))
     return program
+
+
+def name_lines_of_results(recording: Recording) -> None:
+    """Let results without a line have that of the function which returned them: of its task, or of one of its name."""
+    lines: dict[str, str] = {}
+    for run in recording.runs:
+        lines.setdefault(run.by_name, run.line)
+    for run in recording.runs:
+        lines[run.by] = run.line
+    for sent in recording.sent:
+        if not sent.line:
+            sent.line = lines.get(sent.by) or lines.get(sent.by_name, "")
 
 
 def find_submissions(calls: list[Call]) -> dict[str, Call]:

@@ -6,14 +6,16 @@ waited for is the start of a worker, in which the runtime environment is made, t
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raymeter.profile.events import Received, Task
-from raymeter.profile.program import Program
+from raymeter.profile.events import Call, Received, Task
+from raymeter.profile.program import Phase, Program
 
 NORMAL = "NORMAL_TASK"
 CREATION = "ACTOR_CREATION_TASK"
 METHOD = "ACTOR_TASK"
+WAITS = ("get", "wait")
 WARM_SECONDS = 0.002  # from asking for a worker that is there until it begins
 
 
@@ -127,6 +129,44 @@ def find_first_methods(program: Program) -> dict[str, Task]:
         if begin_of(task):
             firsts.setdefault(task.actor, task)
     return firsts
+
+
+class Starting:
+    """Say how long a thread has waited while workers started, which is no work of the program."""
+
+    def __init__(self, program: Program) -> None:
+        phases = [(start.begin, start.end) for start in find_starts(program).values()]
+        self.phases = join_phases(phases)
+
+    def waited(self, calls: Sequence[Call], until: float) -> float:
+        """Return for how long these calls have waited before a time while at least one worker started."""
+        seconds = 0.0
+        for call in calls:
+            if call.event in WAITS:
+                end = min(call.end, until)
+                seconds += self.seconds_between(call.start, end)
+        return seconds
+
+    def seconds_between(self, begin: float, end: float) -> float:
+        """Return for how long workers started between two times."""
+        seconds = 0.0
+        for start, ready in self.phases:
+            first = max(start, begin)
+            last = min(ready, end)
+            seconds += max(0.0, last - first)
+        return seconds
+
+
+def join_phases(phases: list[Phase]) -> list[Phase]:
+    """Return phases that do not overlap, and cover the same time."""
+    joined: list[Phase] = []
+    covered = 0.0  # the time until which all is covered
+    for begin, end in sorted(phases):
+        first = max(begin, covered)
+        if end > first:
+            joined.append((first, end))
+            covered = end
+    return joined
 
 
 class WarmReading:

@@ -20,6 +20,7 @@ from raymeter.profile.library_threads import is_users
 from raymeter.profile.one_at_a_time import has_one_task_each
 from raymeter.profile.program import TASK_DIGITS, Program
 from raymeter.profile.source_code import loops_around
+from raymeter.profile.starts import Starting
 from raymeter.profile.statements import (
     cut_at_statement,
     in_frames,
@@ -160,6 +161,7 @@ class Cutter:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.starting = Starting(program)
         self.submitting: dict[str, set[Key]] = defaultdict(set)  # by the name of a task
         for call in program.submissions.values():
             task = program.tasks.get(call.task)
@@ -180,7 +182,7 @@ class Cutter:
         for key, count in counts.items():
             if count < MIN_STEPS:
                 continue
-            cut = cut_at(calls, key, begin, end)
+            cut = self.cut_after_start(calls, key, begin, end)
             if not cut.is_regular:
                 continue
             if finest is None or cut.is_finer_than(finest):
@@ -195,6 +197,15 @@ class Cutter:
         if self.is_list_of_tasks(chosen):
             chosen = self.around_loop(chosen) or in_frames(chosen) or chosen
         return chosen
+
+    def cut_after_start(self, calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
+        """Return the steps that begin with a call of this line.
+
+        What the thread has waited for new workers before them is left out of the time that they should cover.
+        """
+        first = next(call for call in calls if key_of(call) == key)
+        waited = self.starting.waited(calls, first.start)
+        return cut_at(calls, key, begin + waited, end)
 
     def is_list_of_tasks(self, cut: Cut) -> bool:
         """Return whether each pass is one task and its result, and does not need the last one, as far as it is known.

@@ -174,7 +174,8 @@ def write(profile: Profile, path: Path) -> bool:
 
 def choose_groups(profile: Profile) -> list[Group]:
     """Return the messages of each step that have readers, or else those of some steps, or else all, in their order."""
-    groups = profile.groups or group_messages(profile.program.messages)
+    sent = [group for group in profile.groups if group.count]
+    groups = sent or group_messages(profile.program.messages)
     read = [group for group in groups if group.readers]
     repeated = [group for group in read if round(group.count / profile.steps.count) > 0]
     chosen = repeated or read or list(groups)

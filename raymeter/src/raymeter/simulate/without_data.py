@@ -5,7 +5,7 @@ from collections import defaultdict
 
 from raymeter.causes.savings import save_reading, save_sending, total
 from raymeter.findings import Prediction, Saving
-from raymeter.profile.groups import in_steps
+from raymeter.profile.groups import moved_in_steps
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.profile.unseen_waits import waits_unseen
@@ -23,7 +23,7 @@ def without_data(program: Program, steps: Steps) -> Prediction:
     threads may wait for each other without Ray. Then the work of the thread counts that moves most.
     """
     savings: list[Saving] = []
-    for message in in_steps(program.messages, steps):
+    for message in moved_in_steps(program.messages, steps):
         savings += save_sending(program, message)
         savings += save_reading(message)
     graph = build(program)

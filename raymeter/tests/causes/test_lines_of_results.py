@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A result has the line of the function that returned it, although Ray does not run it any more then."""
+
+from made_programs import Builder
+from raymeter.profile.events import Run
+
+LINE = "/made/train.py:9"
+
+
+def test_a_result_without_a_line_has_that_of_its_task_or_of_one_of_the_same_name():
+    builder = Builder()
+    process = builder.process_of("expand")
+    runs = [Run(process=process, by="a", by_name="expand", line=LINE, start=1.0)]
+    builder.recording.runs = [*runs, Run(process=process, by="c", by_name="other", line=f"{LINE}9")]
+    for task, name in (("a", "expand"), ("b", "expand"), ("c", "other"), ("d", "unknown")):
+        builder.send(None, 1.0, 0.1, process=process, by=task, by_name=name)
+    known = builder.send(
+        None, 1.0, 0.1, process=process, by="a", by_name="expand", line="/made/a.py:1"
+    )
+    program = builder.program()
+    lines = [message.sent.line for message in program.messages]
+    assert lines == [LINE, LINE, f"{LINE}9", "", known.line]
