@@ -158,7 +158,11 @@ def format_ms(milliseconds: float) -> str:
 
 def describe_costs(costs: dict[str, Any]) -> Section:
     """Return what recording costs programs that do as much as they can."""
-    rows = [describe_cost(cost) for cost in costs["programs"]]
+    rows = []
+    for cost in costs["programs"]:
+        rows.append(describe_cost(cost))
+        if cost.get("busy"):
+            rows.append(describe_busy(cost))
     headers = (
         "program",
         "per second",
@@ -192,6 +196,16 @@ def describe_cost(cost: dict[str, Any]) -> Row:
         f"{once_plain:.1f} -> {once:.1f}",
         cost["recorded"][-1]["said"],
     )
+
+
+def describe_busy(cost: dict[str, Any]) -> Row:
+    """Return the line of the same program without raymeter, which is as busy by itself as raymeter says it is."""
+    plain = [run["cpu_ms"] for run in cost["plain"]]
+    busy = [run["cpu_ms"] for run in cost["busy"]]
+    driver_us = 1e6 * median(seconds["driver"] for seconds in cost["busy_seconds"])
+    worker_us = 1e6 * median(seconds["worker"] for seconds in cost["busy_seconds"])
+    what = f"the same without raymeter, but busy for {driver_us:.0f} µs after each call and {worker_us:.0f} µs in it"
+    return what, "", "", format_cost(busy, plain), "", "", ""
 
 
 def format_cost(recorded: Sequence[float], plain: Sequence[float]) -> str:

@@ -8,6 +8,10 @@ of its whole process tree per round. So what happens once, at the start and the 
 the whole command without those seconds, and is listed apart. Runs with and without raymeter take turns, and each pair
 begins with the other one. The cost is the geometric mean of the pairs' ratios, with its 95 % interval.
 
+The program of small calls also runs a third time per pair: without raymeter, but busy in the driver after each call,
+and in each method, for as long as raymeter says that it took there. What its CPU time grows by beyond that is work of
+Ray, which calls that come more slowly cause, and not work of raymeter.
+
 Nothing else may run on the machine. Five pairs take eight minutes. `make publish` writes the table.
 """
 
@@ -34,6 +38,8 @@ QUIET_SECONDS = 1.5  # in which the last workers start
 MORE_ROUNDS = 5
 MAX_SECONDS = 240  # of a run
 RESULT = "RESULT "
+BUSY_DRIVER = "BUSY_DRIVER_SECONDS"
+BUSY_WORKER = "BUSY_WORKER_SECONDS"
 COST = re.compile(r"Recording took (.+?)\.\s+Profile:", re.DOTALL)
 
 Round = Callable[[], object]
@@ -48,6 +54,15 @@ class Program:
     unit: str  # of what it does per second
     units: int  # per round
     goal: float  # share of the CPU time that recording may take
+    has_busy_runs: bool = False  # without raymeter, but as busy as with it
+
+
+@dataclass(frozen=True)
+class Busy:
+    """How long a program is busy by itself, in seconds per call."""
+
+    driver: float
+    worker: float
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,7 @@ class Run:
     round_ms: float
     once_seconds: float  # of the whole command, without the measured seconds
     said: str  # by raymeter about its own cost; "" without it
+    own: Busy | None = None  # what raymeter has taken per call; None without it
 
 
 @dataclass
@@ -80,6 +96,8 @@ class Cost:
     goal: float
     plain: list[Run] = field(default_factory=list)
     recorded: list[Run] = field(default_factory=list)
+    busy: list[Run] = field(default_factory=list)
+    busy_seconds: list[Busy] = field(default_factory=list)  # of those runs
 
 
 def send_often() -> Round:
@@ -141,19 +159,37 @@ def send_many_parts() -> Round:
 
 
 def call_often() -> Round:
-    """Call a method 200 times with a number."""
+    """Call a method 200 times with a number, and be busy as long as the variables BUSY_DRIVER and BUSY_WORKER say."""
     import ray
+
+    driver_seconds = float(os.environ.get(BUSY_DRIVER, "0"))
+    worker_seconds = float(os.environ.get(BUSY_WORKER, "0"))
 
     class Counter:
         def count(self, number):
+            if worker_seconds:
+                be_busy(worker_seconds)
             return number
 
     counter = ray.remote(Counter).remote()
 
+    def call(number):
+        ref = counter.count.remote(number)
+        if driver_seconds:
+            be_busy(driver_seconds)
+        return ref
+
     def play_round():
-        ray.get([counter.count.remote(number) for number in range(200)])
+        ray.get([call(number) for number in range(200)])
 
     return play_round
+
+
+def be_busy(seconds: float) -> None:
+    """Use a CPU for some seconds."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
 
 
 def compute() -> Round:
@@ -187,7 +223,7 @@ PROGRAMS = {
         0.02,
     ),
     "small calls": Program(
-        call_often, "a method gets and returns a number, 200 in flight", "calls", 200, 0.05
+        call_often, "a method gets and returns a number, 200 in flight", "calls", 200, 0.05, True
     ),
     "computing": Program(compute, "a method computes for some milliseconds", "calls", 1, 0.02),
 }
@@ -246,25 +282,45 @@ def cpu_seconds_of_tree(root: int) -> float:
     return total
 
 
-def run(name: str, seconds: float, is_recorded: bool) -> Run:
-    """Run a program in a process of its own."""
+def run(name: str, seconds: float, is_recorded: bool, busy: Busy | None = None) -> Run:
+    """Run a program in a process of its own. `busy` is for a program that is not recorded."""
     command = ["-m", "raymeter"] if is_recorded else []
     words = [sys.executable, *command, __file__, "--play", name, "--seconds", str(seconds)]
     paths = [str(SOURCE), os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)))
+    if busy is not None:
+        environment[BUSY_DRIVER] = str(busy.driver)
+        environment[BUSY_WORKER] = str(busy.worker)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
         done = subprocess.run(
             words, env=environment, cwd=folder, capture_output=True, text=True, timeout=MAX_SECONDS
         )
         passed = time.monotonic() - begin
+        own = read_own_seconds(Path(folder)) if is_recorded else None
     printed = [line for line in done.stdout.splitlines() if line.startswith(RESULT)]
     if not printed:
         raise SystemExit(f"{name}: nothing was measured\n{done.stdout}\n{done.stderr}")
     window = Window(**json.loads(printed[0].removeprefix(RESULT)))
     cpu_ms = 1e3 * window.cpu_seconds / window.rounds
     round_ms = 1e3 * window.seconds / window.rounds
-    return Run(cpu_ms, round_ms, passed - window.seconds, find_own_cost(done.stdout))
+    return Run(cpu_ms, round_ms, passed - window.seconds, find_own_cost(done.stdout), own)
+
+
+def read_own_seconds(folder: Path) -> Busy:
+    """Return what raymeter has taken per call of the program, by its own clocks, in the driver and in the workers."""
+    seconds = {"driver": 0.0, "worker": 0.0}
+    calls = 0
+    for path in folder.glob("raymeter-profiles/*/*.jsonl"):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        reports = [event for event in events if event["event"] == "recorder"]
+        if not reports:
+            continue
+        role = events[0]["role"]
+        seconds[role] += reports[-1]["own_seconds"]
+        counted = [line["count"] for line in reports[-1]["counted"] if line["kind"] == "call"]
+        calls += sum(counted)
+    return Busy(seconds["driver"] / max(1, calls), seconds["worker"] / max(1, calls))
 
 
 def find_own_cost(text: str) -> str:
@@ -285,6 +341,12 @@ def measure(name: str, pairs: int, seconds: float) -> Cost:
         plain, recorded = cost.plain[-1], cost.recorded[-1]
         ratio = recorded.cpu_ms / plain.cpu_ms
         print(f"  {plain.cpu_ms:.3f} -> {recorded.cpu_ms:.3f} ms: {ratio:.4f}", flush=True)
+        if program.has_busy_runs and recorded.own is not None:
+            busy = run(name, seconds, False, recorded.own)
+            cost.busy.append(busy)
+            cost.busy_seconds.append(recorded.own)
+            ratio = busy.cpu_ms / plain.cpu_ms
+            print(f"  as busy: {busy.cpu_ms:.3f} ms: {ratio:.4f} ({recorded.own})", flush=True)
     cost.per_second = 1e3 * program.units / cost.plain[-1].round_ms
     return cost
 
