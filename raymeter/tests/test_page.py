@@ -51,11 +51,13 @@ def test_the_name_in_the_advice_is_understood(cause: str) -> None:
 @pytest.mark.parametrize("cause", find_causes())
 def test_a_cause_has_a_program_before_and_after_the_change(cause: str) -> None:
     code = [block.text for block in read_parts()[cause] if block.is_code]
-    assert len(code) == 1
-    before, _, after = code[0].partition("\n\n# after\n")
-    assert before.startswith("# before\n")
-    for program in (before, after):
-        compile(program, cause, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    assert code
+    for text in code:
+        before, _, after = text.partition("\n\n# after\n")
+        assert before.startswith("# before\n")
+        for program in (before, after):
+            assert program
+            compile(program, cause, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_the_page_has_what_the_package_has() -> None:

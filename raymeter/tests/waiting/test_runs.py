@@ -39,6 +39,24 @@ def test_a_function_returns_what_it_returns_and_is_written_if_it_takes_long(reco
     assert recorded[0].cpu_seconds < recorded[0].own_seconds
 
 
+def test_after_many_short_runs_no_clock_is_read_until_one_is_long(recorded, monkeypatch):
+    read = []
+
+    def read_clock():
+        read.append(True)
+        return 0.0
+
+    monkeypatch.setattr(time, "process_time", read_clock)
+    timed = time_it(time.sleep, recorded)
+    for _ in range(2 * runs.MANY_SHORT):
+        timed(0.0)
+    assert len(read) <= runs.MANY_SHORT
+    timed(0.01)  # nobody knows its CPU time
+    assert not recorded
+    timed(0.01)
+    assert len(recorded) == 1
+
+
 def test_an_error_reaches_the_caller(recorded):
     def fail():
         raise ValueError("no")

@@ -25,6 +25,7 @@ MODULES = (
     "describe",
     "limits",
     "reading",
+    "containers",
     "conversions",
     "samples",
     "alternatives",

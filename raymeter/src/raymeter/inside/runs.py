@@ -18,6 +18,7 @@ MIN_SECONDS = 0.005  # of a function that is written
 MIN_BLOCK_SECONDS = 0.002  # of a part of a coroutine that is written
 MAX_BLOCKS = 32  # parts of a coroutine that are written
 MAX_ITEMS = 2_000  # of a generator whose times are written
+MANY_SHORT = 64  # runs of a function in a row, after which the next one is taken for short, too
 LATER = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 
 
@@ -93,21 +94,27 @@ class Run:
 def make_timed(function, record):
     """Return a function that does the same, and calls `record(run, function)` once, when it has ended.
 
-    A coroutine or generator has ended when all of it has. A short run is not recorded.
+    A coroutine or generator has ended when all of it has. A short run is not recorded. After many short ones in a row,
+    the CPU clocks are not read, which costs more than anything else here. If such a run is long, it is not recorded,
+    but those after it are.
     """
+    short_in_row = 0
 
     @functools.wraps(function)
     def call(*args, **kwargs):
+        nonlocal short_in_row
         start = time.time()
-        thread_seconds = time.thread_time()
-        process_seconds = time.process_time()
+        clocks = None
+        if short_in_row < MANY_SHORT:
+            clocks = time.thread_time(), time.process_time()
         result = None
         try:
             result = function(*args, **kwargs)
         finally:
-            if time.time() - start >= MIN_SECONDS and not isinstance(result, LATER):
-                begin = Begin(start, thread_seconds, process_seconds)
-                record_long(begin, function, record)
+            is_long = time.time() - start >= MIN_SECONDS
+            short_in_row = 0 if is_long else short_in_row + 1
+            if is_long and clocks is not None and not isinstance(result, LATER):
+                record_long(Begin(start, *clocks), function, record)
         if isinstance(result, LATER):
             return time_later_parts(result, function, record)
         return result
