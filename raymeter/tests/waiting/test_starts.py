@@ -492,6 +492,8 @@ def test_code_that_computes_acts_alone(code, tmp_path):
     "torch.onnx.export(batch, 'f')", "ray.cancel(batch)", "ray.serve.run(batch)", "np.fromregex('f', 'r', int)",
     "max(rows, key=self.store.push)", "np.add(batch, 1, out=self.store)", "np.negative(batch, r)",
     "rows = queue; rows.append(1)", "with self.store: pass", "math.sqrt(2)", "queue(1)", "async def g(): await queue",
+    "def g(): r = []\n        r.append(1)", "[r for r in range(3)]; r.append(1)", "[r for r in range(3)] + [r]",
+    "def g(r=r): pass",
 ])  # fmt: skip
 def test_code_that_may_reach_something_outside_does_not_act_alone(code, tmp_path):
     path = write_source(tmp_path, ALONE.format(code=code, decorator="@torch.no_grad()"))

@@ -268,18 +268,20 @@ class Judge:
         self.code = code
         self.modules = modules
         self.methods = {node.name: node for node in functions_in_body(code)}
-        self.outside = module - modules - {getattr(code, "name", "")}
+        self.unknown_names = module - modules - {getattr(code, "name", "")}  # of the module
         self.functions = functions_in(code)
         self.nested = nested_functions(code)
-        self.skipped = unimportant_nodes(code)
+        self.not_run = unimportant_nodes(code)  # decorators and annotations
 
     def acts_alone(self) -> bool:
         """Return whether all functions of the code do nothing outside of their process."""
         if any(isinstance(node, UNKNOWN) for node in ast.walk(self.code)):
             return False
-        is_class = isinstance(self.code, ast.ClassDef)
-        parts = [self.code, *self.functions] if is_class else self.functions
-        return all(map(self.is_pure, parts))
+        if isinstance(self.code, ast.ClassDef) and not all(
+            map(self.is_part_of_class, self.code.body)
+        ):
+            return False
+        return all(map(self.is_pure, self.functions))
 
     def has_no_state(self) -> bool:
         """Return whether no function makes random numbers, and none but `__init__` stores into `self`."""
@@ -291,17 +293,17 @@ class Judge:
                 return False
         return True
 
-    def is_pure(self, part: ast.AST) -> bool:
-        """Return whether a function, or the body of a class, uses nothing that its module has, and only computes."""
-        nodes = [node for node in ast.walk(part) if node not in self.skipped]
-        if isinstance(part, ast.ClassDef):
-            return all(map(self.is_part_of_class, part.body))
-        local = names_of_arguments(nodes)
-        for node in nodes:
-            local |= stored_name(node)
+    def is_pure(self, function: ast.AST) -> bool:
+        """Return whether a function only computes, and uses no name of its module but those of known modules.
+
+        It may change attributes of `self` and objects that it has made itself. Its own name is allowed, too. The
+        functions inside of it are judged by themselves.
+        """
+        nodes = [node for node in nodes_of_function(function) if node not in self.not_run]
+        local = names_of_arguments(nodes) | stored_names(nodes)
         made = made_names(nodes)
         for node in nodes:
-            if isinstance(node, ast.Name) and node.id in self.outside - local:
+            if isinstance(node, ast.Name) and node.id in self.unknown_names - local:
                 return False
             if isinstance(node, ast.Call) and not self.computes(node, local, made):
                 return False
@@ -399,6 +401,31 @@ def unimportant_nodes(code: ast.AST) -> set[ast.AST]:
     for part in parts:
         nodes.update(ast.walk(part))
     return nodes
+
+
+def nodes_of_function(function: ast.AST) -> list[ast.AST]:
+    """Return the nodes of a function without the bodies of functions inside of it, whose names are their own."""
+    nodes = list(ast.iter_child_nodes(function))
+    for node in nodes:  # grows
+        if isinstance(node, FUNCTIONS):
+            nodes += [*node.decorator_list, *node.args.defaults]
+            nodes += filter(None, node.args.kw_defaults)
+        else:
+            nodes += ast.iter_child_nodes(node)
+    return nodes
+
+
+def stored_names(nodes: list[ast.AST]) -> Names:
+    """Return the names to which nodes give a value for the whole function, and not only inside of a comprehension."""
+    of_comprehensions: set[ast.AST] = set()
+    for node in nodes:
+        if isinstance(node, ast.comprehension):
+            of_comprehensions.update(ast.walk(node.target))
+    names: Names = set()
+    for node in nodes:
+        if node not in of_comprehensions:
+            names |= stored_name(node)
+    return names
 
 
 def names_of_arguments(nodes: list[ast.AST]) -> Names:
