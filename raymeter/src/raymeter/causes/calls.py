@@ -48,7 +48,7 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     lines = [line for line in finder.find_lines() if line.count(steps) >= MIN_CALLS]
     short = [line for line in lines if line.event == "call" and finder.is_short(line)]
     findings = [finder.make_call_finding(line) for line in short]
-    explained = find_tasks(short)  # their ray.get belongs to their submission
+    explained = ids_of_tasks(short)  # their ray.get belongs to their submission
     for line in lines:
         if line.event == "put" and finder.mean_bytes(line) < MAX_BYTES:
             findings.append(finder.make_put_finding(line))
@@ -57,13 +57,13 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     return findings
 
 
-def find_tasks(lines: list[Line]) -> set[str]:
-    """Return the tasks that these lines submit."""
-    tasks = set()
+def ids_of_tasks(lines: list[Line]) -> set[str]:
+    """Return the id of each single task that these lines have submitted."""
+    ids = set()
     for line in lines:
         for call in line.calls:
-            tasks.add(call.task)
-    return tasks
+            ids.add(call.task)
+    return ids
 
 
 def say_bytes(line: Line) -> str:

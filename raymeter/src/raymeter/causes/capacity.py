@@ -90,16 +90,17 @@ class Capacity:
         return self.known[key]
 
     def fit_on_gpus(self, holders: Sequence[Holder]) -> int:
-        """Return how many of these have place on the GPUs of all nodes; 0 if they do not take whole ones.
+        """Return how many tasks or actors like these, also more than these, fit on the GPUs of all nodes at once.
 
-        If the program has left several clusters, the one with the least place counts.
+        The one that takes most GPUs counts; the result is 0 if that is no whole number, or if it takes none. If the
+        program has used several clusters, one after the other, the one with the least place counts.
         """
-        taken = max((holder.task.gpus for holder in holders), default=0.0)
-        if not taken or not taken.is_integer():
+        most_taken_gpus = max((holder.task.gpus for holder in holders), default=0.0)
+        if not most_taken_gpus or not most_taken_gpus.is_integer():
             return 0
         places = []
         for cluster in self.program.recording.clusters:
-            on_nodes = [int(gpus / taken) for gpus in cluster.gpus]
+            on_nodes = [int(gpus / most_taken_gpus) for gpus in cluster.gpus]
             places.append(sum(on_nodes))
         return min(places, default=0)
 

@@ -123,19 +123,24 @@ def sending_share(run: Run) -> float:
 
 
 def save_reads(
-    program: Program, runs: list[Run], reads: dict[str, list[Call]], share: float
+    program: Program, runs: list[Run], reads: dict[str, list[Call]], saved_share: float
 ) -> list[Saving]:
-    """Return what reading the items of these generators takes, times a share."""
+    """Return what each read of these generators' items takes once its item is there, times the share that is saved.
+
+    `reads` are by the id of the task that gives the items. Reads that were only counted also save a part of their
+    waits, because Ray sends the items in less time.
+    """
     ready = ReadyTimes(program)
     savings = []
     for run in runs:
-        sending = sending_share(run)
-        for call in reads.get(run.by, []):
-            savings.append(save_read(call, ready, share, sending))
+        share_of_sending = sending_share(run)
+        generator_task = run.by
+        for call in reads.get(generator_task, []):
+            savings.append(save_read(call, ready, saved_share, share_of_sending))
     return savings
 
 
-def save_read(call: Call, ready: ReadyTimes, share: float, sending: float) -> Saving:
+def save_read(call: Call, ready: ReadyTimes, saved_share: float, share_of_sending: float) -> Saving:
     """Return what a call takes after its item was there, and what the calls take that were only counted.
 
     The replay knows nothing of the waits of these, which get shorter with the time that the items take to be sent.
@@ -144,8 +149,8 @@ def save_read(call: Call, ready: ReadyTimes, share: float, sending: float) -> Sa
     work = max(0.0, call.end - begin - call.own_seconds)
     all_work = call.weight * work
     wait = begin - call.start
-    unknown_waits = (call.weight - 1) * sending * wait
-    seconds = share * (all_work + unknown_waits)
+    unknown_waits = (call.weight - 1) * share_of_sending * wait
+    seconds = saved_share * (all_work + unknown_waits)
     return Saving(call.process, call.thread, begin, seconds, "work")
 
 

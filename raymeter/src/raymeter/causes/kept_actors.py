@@ -116,7 +116,7 @@ class KeptActors:
 
         A part of a GPU counts as a whole one, because parts of different GPUs are not one. With several nodes, nobody
         may take more than one GPU, because GPUs of different nodes are not free for one actor. It is not known if the
-        program has left several clusters, or in older profiles.
+        program has used several clusters, or in older profiles.
         """
         clusters = self.program.recording.clusters
         known = [*others]

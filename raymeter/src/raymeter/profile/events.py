@@ -110,7 +110,7 @@ class Call:
     graph_function: str = ""  # of Ray, which made or ended a compiled graph with this call
     # Of a submission
     kind: str = ""  # "task", "method" or "actor"
-    task: str = ""  # that was submitted
+    task: str = ""  # id of the task that was submitted
     actor: str = ""
     references: list[str] = field(default_factory=list)  # objects that are arguments themselves
     # Of get, wait and next

@@ -66,7 +66,7 @@ class Recording:
     tasks: list[Task] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
-    clusters: list[Cluster] = field(default_factory=list)  # that the program has left
+    clusters: list[Cluster] = field(default_factory=list)  # that the program has used
     has_exited: bool = False  # raymeter has seen that no signal has ended the program
     damaged: list[str] = field(
         default_factory=list

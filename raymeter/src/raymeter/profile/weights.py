@@ -100,9 +100,10 @@ def weigh_bursts(bursts: list[Burst]) -> None:
 
 
 def share_out(burst: Burst) -> bool:
-    """Let messages stand for so many others that took so long together; return False if they are all longer or shorter.
+    """Let the written messages of a burst stand for those left out, so that their count and their seconds are right.
 
-    Those that took longer than the mean of the others get as much of the weight as makes the sum of the seconds right.
+    Some messages must be left out, and their seconds known. Messages longer than the mean of those left out get one
+    part of the weight, shorter ones the rest. Return False, and change no weight, if all are longer, or none is.
     """
     mean = ROUNDED_UP * (burst.seconds or 0.0) / burst.left_out
     shorter = [event for event in burst.events if event.seconds <= mean]

@@ -187,7 +187,7 @@ def make_part(groups: Sequence[Group], steps: int) -> Part:
 
 
 def make_row(change: Change) -> tuple[str, ...]:
-    """Return the cells of a message."""
+    """Return the cells of a message, in the order of HEADER: medians over the runs before, and those after."""
     before = change.before
     after = change.after
     bytes_before = describe_size(before)
@@ -196,9 +196,9 @@ def make_row(change: Change) -> tuple[str, ...]:
     count_after = significant(after.count, 2)
     size = join(bytes_before, bytes_after)
     count = join(count_before, count_after)
-    seconds = join_seconds(before.seconds, after.seconds)
-    times, verdict = judge(before, after)
-    return change.name, size, count, seconds, times, verdict
+    milliseconds = join_milliseconds(before.seconds, after.seconds)
+    times_as_fast, verdict = judge(before, after)
+    return change.name, size, count, milliseconds, times_as_fast, verdict
 
 
 def describe_size(side: Side) -> str:
@@ -221,9 +221,9 @@ def step_row(before: Sequence[Run], after: Sequence[Run]) -> tuple[str, ...]:
     count = join(describe_count(before), describe_count(after))
     times_before = seconds_of(before)
     times_after = seconds_of(after)
-    seconds = join_seconds(median(times_before), median(times_after))
-    times, verdict = describe_pairs(times_before, times_after)
-    return "step", "", count, seconds, times, verdict
+    milliseconds = join_milliseconds(median(times_before), median(times_after))
+    times_as_fast, verdict = describe_pairs(times_before, times_after)
+    return "step", "", count, milliseconds, times_as_fast, verdict
 
 
 def describe_count(runs: Sequence[Run]) -> str:
@@ -250,7 +250,7 @@ def join(before: str, after: str) -> str:
     return before if before == after else f"{before}{ARROW}{after}"
 
 
-def join_seconds(before: float, after: float) -> str:
-    milliseconds_before = significant(1e3 * before)
-    milliseconds_after = significant(1e3 * after)
+def join_milliseconds(seconds_before: float, seconds_after: float) -> str:
+    milliseconds_before = significant(1e3 * seconds_before)
+    milliseconds_after = significant(1e3 * seconds_after)
     return join(milliseconds_before, milliseconds_after)

@@ -53,10 +53,11 @@ class Trace:
             self.add_row({"pid": process, "tid": number}, row)
 
     def add_row(self, place: dict[str, int], row: Row) -> None:
+        """Add a row with its spans. `place` is its process ("pid") and its number there ("tid"), which sorts it."""
         self.events.append(make_label("thread_name", place, name=row.name))
         self.events.append(make_label("thread_sort_index", place, sort_index=place["tid"]))
         for span in row.spans:
-            self.places[id(span)] = place
+            self.places[id(span)] = place  # for the ends of arrows
             self.add_span(place, span)
 
     def add_span(self, place: dict[str, int], span: Span) -> None:
