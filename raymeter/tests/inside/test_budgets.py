@@ -107,6 +107,26 @@ def test_only_many_calls_are_sampled(made_recorder, count, is_sampled):
     assert (made_recorder.period > 1) == is_sampled
 
 
+@pytest.mark.parametrize("spend", ["spend_on_small_call", "spend_on_counted_call"])
+def test_over_the_budget_only_longer_calls_are_written_in_any_case(made_recorder, spend):
+    """Both kinds of calls are judged alike: those that are written, and those that are only counted."""
+    before = made_recorder.always_seconds
+    made_recorder.window_start = time.time() - 1
+    made_recorder.window_calls = 200
+    outer = (None,) if spend == "spend_on_counted_call" else ()
+    getattr(made_recorder, spend)(*outer, 0.5, time.time())
+    assert made_recorder.period == 2
+    assert made_recorder.always_seconds == 2 * before
+
+
+def test_a_counted_call_inside_of_another_one_is_no_time_of_that(made_recorder):
+    outer = made_recorder.enter()
+    before = made_recorder.own_seconds
+    made_recorder.spend_on_counted_call(outer, 0.25, time.time())
+    assert outer.own_seconds == 0.25
+    assert made_recorder.own_seconds == before + 0.25
+
+
 def add_content(monkeypatch, buffer: bytes) -> dict:
     monkeypatch.setattr(calls.parts, "buffers", [buffer])
     event = {}
@@ -131,8 +151,7 @@ def test_a_written_call_says_how_many_were_left_out_before_it(made_recorder, mon
     monkeypatch.setattr(calls.ray_internals, "current_task", lambda: "")
     monkeypatch.setattr(calls.ray_internals, "current_name", lambda: "")
     monkeypatch.setattr(recorder, "RARE_SECONDS", 100.0)
-    for module in (calls, recorder):
-        monkeypatch.setattr(module, "ALWAYS_SECONDS", 100.0)  # also on a busy machine
+    made_recorder.always_seconds = 100.0  # also on a busy machine
     made_recorder.window_start = time.time() + 1_000  # the period stays
     put = calls.in_scope(calls.record_put)(lambda: b"object")
     made_recorder.period = 8
@@ -353,6 +372,8 @@ def test_of_slow_calls_fewer_are_written_over_the_budget(
     made_recorder, period, seconds, is_written
 ):
     made_recorder.period = period
+    made_recorder.window_own_seconds = recorder.MAX_SHARE / 2  # so the period stays
+    made_recorder.judge_window(made_recorder.window_start + 1.0)
     counter = recorder.LineCounter()
     counter.last = time.time() + 1_000  # none is rare
     scope = made_recorder.enter()
@@ -436,14 +457,17 @@ def count_calls(monkeypatch, module, name) -> Counted:
 def test_a_message_that_is_left_out_costs_no_readings_and_one_search_for_its_line(
     made_recorder, put, monkeypatch
 ):
+    def put_often(count):
+        for _ in range(count):
+            put()
+
     monkeypatch.setattr(calls, "slow_kinds", by_class.ByClass())
     made_recorder.message_seconds = 1.0
-    put()
+    put_often(1)
     readings = count_calls(monkeypatch, calls, "readings")
     lines = count_calls(monkeypatch, calls.place, "known_frame")
     made_recorder.message_seconds = -1e9
-    for _ in range(10):
-        put()
+    put_often(10)
     assert made_recorder.left_out_messages == 10
     assert readings.count == 0
     assert lines.count == 10

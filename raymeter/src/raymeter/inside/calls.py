@@ -244,7 +244,7 @@ def in_scope(record):
                 result = original(*args, **kwargs)
                 return result
             finally:
-                current.leave(scope)
+                current.local.scope = scope.outer
                 if recorder:
                     write_scope(current, record, scope, args, kwargs, result)
 
@@ -258,14 +258,9 @@ def write_scope(current, record, scope, args, kwargs, result):
 
     `current` is the recorder, which another thread may end meanwhile.
     """
-    begin = time.perf_counter()
     end = time.time()
-    is_large = scope.messages or scope.deserialise_seconds
-    is_sampled = (current.period > 1 or scope.left_out) and not is_large
-    if is_sampled and only_count(current, record, scope, end):
-        seconds = time.perf_counter() - begin
-        current.spend(seconds)
-        current.spend_on_small_call(seconds, end)
+    if (current.period > 1 or scope.left_out) and only_count(current, record, scope, end):
+        current.spend_on_counted_call(scope.outer, time.time() - end, end)
         return
     cpu_begin = time.thread_time()
     write_event_of_scope(record, scope, end, args, kwargs, result)
@@ -281,25 +276,27 @@ def find_place(scope):
     return scope.place
 
 
-def find_place_of_call(scope, record):
-    """Return the same for a call that has ended, whose wrapper writes it with `record`."""
-    if scope.place is None:
-        scope.place = place.find_line_of_call(record)
-    return scope.place
-
-
 def only_count(current, record, scope, end):
-    """Count a short call of a line that is sampled, without describing it; return False if it is to be written."""
-    seconds = end - scope.start
-    if seconds >= current.always_seconds(scope) or record is record_actor:
+    """Count a short call that is sampled, without describing it; return False if it is to be written.
+
+    One function does all of it, because this happens in most calls of a program with many of them.
+    """
+    if scope.messages or scope.deserialise_seconds:
         return False
-    counter = current.of_lines.get((record, *find_place_of_call(scope, record)))
+    seconds = end - scope.start
+    if seconds >= (LEFT_OUT_SECONDS if scope.left_out else current.always_seconds):
+        return False
+    counter = current.of_calls.get(place.key_of_call(record))
     if counter is None:
         return False
-    if scope.left_out:  # its message is not written, so it would be taken for a small one
-        counter.leave_out(seconds)
-        return True
-    return current.only_counts(counter, seconds, end)
+    # A call whose message is not written would be taken for one with a small message.
+    if not scope.left_out and current.is_next(counter, end):
+        return False
+    counter.count += 1
+    counter.seconds += seconds
+    counter.left_out += 1
+    counter.left_out_seconds += seconds
+    return True
 
 
 @guarded
@@ -322,9 +319,11 @@ def write_call(event, name, scope):
     if not line and scope.messages:
         line = place.running_line(ray_internals.current_name())
     counter = recorder.counter_of((line, function), name, event["event"])
-    recorder.of_lines[scope.record, *find_place(scope)] = counter
     is_large = bool(scope.messages or scope.deserialise_seconds)
-    if is_large or event.get("kind") == "actor":
+    is_actor = event.get("kind") == "actor"
+    if not is_actor:
+        recorder.of_calls[place.key_of_frame(scope.record, frame)] = counter
+    if is_large or is_actor:
         counter.write(event["seconds"], time.time())
     elif not recorder.is_written(counter, scope, event["seconds"]):
         return

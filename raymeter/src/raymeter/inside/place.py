@@ -166,27 +166,33 @@ def find_line():
     return line_of(find_frame())
 
 
-def find_line_of_call(called):
-    """Return what `find_line` returns, in less time if the same function of Ray was called in the same way before.
+def key_of_call(called):
+    """Return what tells a call of Ray by the user's code from all others, without its line, which takes longer.
 
     `called` stands for the function of Ray that is wrapped. Between it and the one that the user calls, there are as
-    many frames as the last time, if that is the same function.
+    many frames as the last time, if that is the same function. If not, the user's frame is searched for.
     """
     known = entries.get(called)
-    if known is not None:
-        depth, code = known
-        try:
-            entry = sys._getframe(depth)
-        except ValueError:  # fewer frames
-            return find_line_and_entry(called)
-        frame = entry.f_back
-        if entry.f_code is code and frame is not None and kinds.get(id(frame.f_code)) == USERS:
-            return known_frame(frame, frame.f_code)
-    return find_line_and_entry(called)
+    if known is None:
+        return search_key_of_call(called)
+    depth, code = known
+    try:
+        entry = sys._getframe(depth)
+    except ValueError:  # fewer frames
+        return search_key_of_call(called)
+    frame = entry.f_back
+    if entry.f_code is not code or frame is None:
+        return search_key_of_call(called)
+    users = frame.f_code
+    if kinds.get(id(users)) != USERS:
+        return search_key_of_call(called)
+    if users.co_name == "<listcomp>":
+        return key_of_frame(called, frame)
+    return called, frame.f_lasti, id(users)
 
 
-def find_line_and_entry(called):
-    """Return what `find_line` returns, and remember where it was found for `find_line_of_call`."""
+def search_key_of_call(called):
+    """Return what `key_of_call` returns, and remember where it was found for the next time."""
     frame = sys._getframe(1)
     for depth in range(MAX_FRAMES):
         caller = frame.f_back
@@ -197,7 +203,22 @@ def find_line_and_entry(called):
                 entries[called] = depth, frame.f_code
             break
         frame = caller
-    return find_line()
+    return key_of_frame(called, find_frame())
+
+
+def key_of_frame(called, frame):
+    """Return the key of a call of Ray by this frame: its instruction, or its line if its code is not remembered.
+
+    A comprehension is told from the same one in another function, which has another name.
+    """
+    if frame is None:
+        return called, "", ""
+    code = frame.f_code
+    if kind_of(code) != USERS or id(code) not in kinds:
+        return called, *line_of(frame)
+    if code.co_name == "<listcomp>":
+        return called, frame.f_lasti, id(code), *line_of(frame)
+    return called, frame.f_lasti, id(code)
 
 
 def line_of(frame):

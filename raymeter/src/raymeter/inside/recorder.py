@@ -170,7 +170,10 @@ class Recorder:
         self.next_number = 0
         self.period = 1
         self.counters = {}
-        self.of_lines = {}  # function that records, line and function of the user -> the last counter
+        self.of_calls = {}  # key of a call in the user's code -> the last counter of its line
+        self.always_seconds = (
+            ALWAYS_SECONDS  # of a call with small messages that is written in any case
+        )
         self.has_failed = False
         self.error = ""  # type of the one that has ended recording
         self.has_ended = False
@@ -406,15 +409,6 @@ class Recorder:
             counter = self.counters[key] = LineCounter()
         return counter
 
-    def always_seconds(self, scope):
-        """Return how long a call lasts at least that is always written.
-
-        Over the budget, that is longer, because writing it takes 0.1 to 0.2 ms.
-        """
-        if scope.left_out:
-            return LEFT_OUT_SECONDS
-        return ALWAYS_SECONDS * min(self.period, MAX_SLOWER)
-
     def is_written(self, counter, scope, seconds):
         """Count a call with small messages; return whether it is written, too.
 
@@ -422,18 +416,16 @@ class Recorder:
         missing.
         """
         end = now()
-        if seconds < self.always_seconds(scope) and self.only_counts(counter, seconds, end):
-            return False
-        counter.write(seconds, end)
-        return True
-
-    def only_counts(self, counter, seconds, end):
-        """Count a short call that is left out; return False, and count nothing, if it is to be written."""
-        is_rare = end - counter.last >= RARE_SECONDS
-        if is_rare or (counter.count + 1) % self.period == 0:
-            return False
+        is_long = seconds >= (LEFT_OUT_SECONDS if scope.left_out else self.always_seconds)
+        if is_long or self.is_next(counter, end):
+            counter.write(seconds, end)
+            return True
         counter.leave_out(seconds)
-        return True
+        return False
+
+    def is_next(self, counter, end):
+        """Return whether the next short call of a counter is to be written."""
+        return end - counter.last >= RARE_SECONDS or (counter.count + 1) % self.period == 0
 
     def writes_short_message(self, key, seconds, end):
         """Return whether a slow message over the budget is written in short: with few of its parts, and no fields.
@@ -534,14 +526,30 @@ class Recorder:
         """Judge the time that short calls took. Sample them less often if it is too much, and else more often."""
         self.window_own_seconds += seconds
         self.window_calls += 1
-        passed = end - self.window_start
-        if passed < WINDOW_SECONDS:
-            return
-        share = self.window_own_seconds / passed
+        if end - self.window_start >= WINDOW_SECONDS:
+            self.judge_window(end)
+
+    def spend_on_counted_call(self, outer, seconds, end):
+        """Take the time of a call that was only counted, inside of another call if `outer` is one."""
+        self.own_seconds += seconds
+        if outer is not None:
+            outer.own_seconds += seconds
+        self.window_own_seconds += seconds
+        self.window_calls += 1
+        if end - self.window_start >= WINDOW_SECONDS:
+            self.judge_window(end)
+
+    def judge_window(self, end):
+        """Let more short calls be written, or fewer, after the time that they took in this window.
+
+        Over the budget, only longer ones are written in any case, because that takes 0.1 to 0.2 ms.
+        """
+        share = self.window_own_seconds / (end - self.window_start)
         if share > MAX_SHARE and self.window_calls >= MIN_CALLS:
             self.period = min(2 * self.period, MAX_PERIOD)
         elif share < MAX_SHARE / 4:
             self.period = max(self.period // 2, 1)
+        self.always_seconds = ALWAYS_SECONDS * min(self.period, MAX_SLOWER)
         self.window_start = end
         self.window_own_seconds = 0.0
         self.window_calls = 0
