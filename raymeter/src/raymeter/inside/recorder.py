@@ -36,6 +36,9 @@ FIRST_MESSAGE_SECONDS = 0.2  # for the first ones, so that those of a short prog
 MAX_MESSAGE_SECONDS = 0.02  # that were not used, for the messages of a burst
 WRITING_SECONDS = 5e-5  # that a message takes later, when it is written
 ALWAYS_SECONDS = 0.001  # of a call that is always written
+MAX_COUNTED_SECONDS = (
+    1e-4  # that counting a call takes: what is longer, another program has interrupted
+)
 MAX_SLOWER = 4  # times so long must a call be that is always written, while calls are sampled
 LEFT_OUT_SECONDS = 0.01  # of a message that is always written, if only in short, and of its call
 ALWAYS_SHARE = (
@@ -531,6 +534,7 @@ class Recorder:
 
     def spend_on_counted_call(self, outer, seconds, end):
         """Take the time of a call that was only counted, inside of another call if `outer` is one."""
+        seconds = min(seconds, MAX_COUNTED_SECONDS)
         self.own_seconds += seconds
         if outer is not None:
             outer.own_seconds += seconds
