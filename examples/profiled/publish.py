@@ -175,10 +175,20 @@ def describe_costs(costs: dict[str, Any]) -> Section:
     pairs = max(len(cost["plain"]) for cost in costs["programs"])
     sentence = (
         f"CPU time of all processes of a program on {costs['cores']} cores in {pairs} pairs of runs, with and without "
-        "raymeter. Start and end happen once, and contain the analysis."
+        f"raymeter{say_first_seconds(costs)}. Start and end happen once, and contain the analysis."
     )
     notes = [describe_origins([costs.get("origin")])]
     return Section("raymeter-cost", "", sentence, to_table(headers, rows), notes=notes)
+
+
+def say_first_seconds(costs: dict[str, Any]) -> str:
+    """Return what was not measured at the begin, in the middle of a sentence."""
+    if "first_seconds" not in costs:
+        return ""
+    seconds = costs["first_seconds"]
+    return (
+        f", after the first {seconds:.0f} s, in which recording takes up to 0.7 s more per process"
+    )
 
 
 def describe_cost(cost: dict[str, Any]) -> Row:

@@ -3,16 +3,18 @@
 
     python raymeter/tests/measure_cost.py [--pairs 5] [--seconds 4] [--only NAME] [--output cost.json]
 
-Five programs do as much as they can. After a warm-up, each repeats its rounds for some seconds, and prints the CPU time
-of its whole process tree per round. So what happens once, at the start and the end, is not in it: that is the time of
-the whole command without those seconds, and is listed apart. Runs with and without raymeter take turns, and each pair
-begins with the other one. The cost is the geometric mean of the pairs' ratios, with its 95 % interval.
+Five programs do as much as they can. Each repeats its rounds, and prints the CPU time of its whole process tree per
+round, for some seconds after the first 12. So what happens once is not in it: in the first seconds, raymeter describes
+and measures messages of new kinds, for up to 0.7 s per process, and writes the first ones without a limit of its share
+(recorder.FIRST_MESSAGE_SECONDS and EXTRA_SECONDS). The time of the whole command without all these seconds is listed
+apart: it has the start and the analysis in it. Runs with and without raymeter take turns, and each pair begins
+with the other one. The cost is the geometric mean of the pairs' ratios, with its 95 % interval.
 
 The program of small calls also runs a third time per pair: without raymeter, but busy in the driver after each call,
 and in each method, for as long as raymeter says that it took there. What its CPU time grows by beyond that is work of
 Ray, which calls that come more slowly cause, and not work of raymeter.
 
-Nothing else may run on the machine. Five pairs take eight minutes. `make publish` writes the table.
+Nothing else may run on the machine. Five pairs take 25 minutes. `make publish` writes the table.
 """
 
 import argparse
@@ -33,7 +35,7 @@ from origin import load_origin
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 TICKS = os.sysconf("SC_CLK_TCK")
 KIB_100 = 100 * 2**10
-FIRST_ROUNDS = 10  # in which messages of a new kind are described and measured
+FIRST_SECONDS = 12.0  # in which raymeter spends what it may take once in each process
 QUIET_SECONDS = 1.5  # in which the last workers start
 MORE_ROUNDS = 5
 MAX_SECONDS = 240  # of a run
@@ -80,7 +82,7 @@ class Run:
 
     cpu_ms: float  # per round
     round_ms: float
-    once_seconds: float  # of the whole command, without the measured seconds
+    once_seconds: float  # of the whole command, without the first and the measured seconds
     said: str  # by raymeter about its own cost; "" without it
     own: Busy | None = None  # what raymeter has taken per call; None without it
 
@@ -235,7 +237,8 @@ def play(name: str, seconds: float) -> None:
 
     ray.init(num_cpus=2, object_store_memory=10**9, logging_level="error")
     play_round = PROGRAMS[name].make()
-    for _ in range(FIRST_ROUNDS):
+    end = time.monotonic() + FIRST_SECONDS
+    while time.monotonic() < end:
         play_round()
     time.sleep(QUIET_SECONDS)
     for _ in range(MORE_ROUNDS):
@@ -304,7 +307,8 @@ def run(name: str, seconds: float, is_recorded: bool, busy: Busy | None = None) 
     window = Window(**json.loads(printed[0].removeprefix(RESULT)))
     cpu_ms = 1e3 * window.cpu_seconds / window.rounds
     round_ms = 1e3 * window.seconds / window.rounds
-    return Run(cpu_ms, round_ms, passed - window.seconds, find_own_cost(done.stdout), own)
+    once_seconds = passed - FIRST_SECONDS - window.seconds
+    return Run(cpu_ms, round_ms, once_seconds, find_own_cost(done.stdout), own)
 
 
 def read_own_seconds(folder: Path) -> Busy:
@@ -385,6 +389,7 @@ def main(words: Sequence[str] | None = None) -> None:
         record = {
             "origin": load_origin(),
             "cores": os.cpu_count(),
+            "first_seconds": FIRST_SECONDS,
             "programs": [asdict(cost) for cost in costs],
         }
         flags.output.parent.mkdir(parents=True, exist_ok=True)
