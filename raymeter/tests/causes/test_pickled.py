@@ -109,6 +109,19 @@ def test_many_chunks_and_many_columns_have_their_own_change(field, name, word):
     assert word in finding.change
 
 
+@pytest.mark.parametrize(("inband_bytes", "cause"), [
+    (90_000, "many small arrays"), (110_000, "Python objects in the pickle"),
+])  # fmt: skip
+def test_a_list_of_nothing_but_arrays_has_no_objects(inband_bytes, cause):
+    """Columns may save more, because converting to one array took longer on a busy machine."""
+    slow = replace(FAST, convert=0.1)
+    measured = {"as it is": NOW, "one array": slow, "columns": FAST}
+    finding = find(
+        make_program(alternatives=measured, buffers=5_000, inband_bytes=inband_bytes, seconds=0.3)
+    )
+    assert finding.cause == cause
+
+
 def test_tensors_in_a_class_that_packs_them_get_no_setting_that_it_ignores():
     measured = {"as it is": NOW, "numpy arrays": FAST, "without its own pickling": FAST}
     finding = find(make_program(TENSOR, alternatives=measured, own_pickling=OWN))

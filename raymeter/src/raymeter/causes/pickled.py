@@ -31,6 +31,7 @@ MANY_CHUNKS = 64
 MANY_COLUMNS = 256
 MAX_CONVERT_SHARE = 0.2  # of what is saved, above which the time of the conversion is named
 ENOUGH = 0.75  # of what the best kind saves
+MAX_BYTES_OF_ARRAY = 20  # that an array takes in the pickle of a list of arrays; 16 to 19 were seen
 MIN_OBJECT_BYTES = 50_000  # of a message inside of the pickle
 SLOW_BYTES_PER_SECOND = 400e6  # of pickling Python objects; arrays are copied at several GB/s
 MIN_SAVED_SHARE = 0.15  # of sending and reading a message, by the alternative
@@ -513,8 +514,10 @@ def has_objects(group: Group) -> bool:
     seconds = sum(message.sent.seconds for message in group.messages)
     size = sum(message.sent.inband_bytes for message in group.messages)
     is_slow = size < SLOW_BYTES_PER_SECOND * seconds
+    buffers = sum(message.sent.buffers for message in group.messages)
     is_other = (
-        has_tensors(group)
+        size < MAX_BYTES_OF_ARRAY * buffers
+        or has_tensors(group)
         or pickles_itself(group)
         or has_strided_arrays(group)
         or share_of(group, lambda field: bool(field.form)) > MIN_SHARE
