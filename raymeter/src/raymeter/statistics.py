@@ -69,7 +69,20 @@ def compare_pairs(before: Sequence[float], after: Sequence[float]) -> Ratio:
 
 
 def describe_ratio(ratio: Ratio) -> str:
-    """Return "1.2 to 1.5 times as fast", or what else there is to say about a ratio."""
+    """Return "1.2 to 1.5 times as fast", or what else there is to say about a ratio.
+
+    If it is near 1 for sure, that is how far from 1 it may be: "a difference of at most 1 %".
+    """
     if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.2f} times as fast, one run each: no interval"
-    return f"{ratio.low:.2f} to {ratio.high:.2f} times as fast"
+        one_run = "one run each: no interval"
+        if abs(ratio.value - 1) < NEGLIGIBLE:
+            return f"a difference of less than {100 * NEGLIGIBLE:.0f} %, {one_run}"
+        return f"{ratio.value:.2f} times as fast, {one_run}"
+    largest = max(abs(ratio.low - 1), abs(ratio.high - 1))
+    if largest < NEGLIGIBLE:
+        percent = max(1, math.ceil(100 * largest))
+        return f"a difference of at most {percent} %"
+    low = f"{ratio.low:.2f}"
+    high = f"{ratio.high:.2f}"
+    interval = low if low == high else f"{low} to {high}"
+    return f"{interval} times as fast"
