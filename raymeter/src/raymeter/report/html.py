@@ -20,9 +20,9 @@ from raymeter.report.terminal import (
     say_cost,
     say_no_problem,
 )
-from raymeter.report.words import name_route, name_way, relative
+from raymeter.report.words import name_route, name_way, relative, say_count
 from raymeter.simulate.without_data import without_data
-from raymeter.units import format_bytes, significant
+from raymeter.units import format_bytes
 
 FOLDER = Path(__file__).parent
 MAX_MESSAGES = 20
@@ -123,7 +123,7 @@ def draw_messages(profile: Profile) -> str:
 
 def draw_row(group: Group, steps: int) -> str:
     milliseconds = 1e3 * group.seconds() / steps
-    count = significant(group.count / steps, 2)
+    count = say_count(group.count / steps, group.reads / steps)
     numbers = [f"{milliseconds:,.1f}", count, format_bytes(group.bytes)]
     texts = [name_way(group), group.type, name_route(group), relative(group.line)]
     return f"<tr>{cells(numbers, 'number')}{cells(texts, 'text')}</tr>"
