@@ -74,11 +74,10 @@ def describe_ratio(ratio: Ratio) -> str:
     If it is near 1 for sure, that is how far from 1 it may be: "a difference of at most 1 %".
     """
     if ratio.low is None or ratio.high is None:
-        one_run = "one run each: no interval"
-        if abs(ratio.value - 1) < NEGLIGIBLE:
-            return f"a difference of less than {100 * NEGLIGIBLE:.0f} %, {one_run}"
-        return f"{ratio.value:.2f} times as fast, {one_run}"
-    largest = max(abs(ratio.low - 1), abs(ratio.high - 1))
+        return describe_one_pair(ratio.value)
+    below = abs(ratio.low - 1)
+    above = abs(ratio.high - 1)
+    largest = max(below, above)
     if largest < NEGLIGIBLE:
         percent = max(1, math.ceil(100 * largest))
         return f"a difference of at most {percent} %"
@@ -86,3 +85,12 @@ def describe_ratio(ratio: Ratio) -> str:
     high = f"{ratio.high:.2f}"
     interval = low if low == high else f"{low} to {high}"
     return f"{interval} times as fast"
+
+
+def describe_one_pair(value: float) -> str:
+    one_run = "one run each: no interval"
+    difference = abs(value - 1)
+    if difference < NEGLIGIBLE:
+        percent = round(100 * NEGLIGIBLE)
+        return f"a difference of less than {percent} %, {one_run}"
+    return f"{value:.2f} times as fast, {one_run}"
