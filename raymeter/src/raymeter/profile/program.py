@@ -131,7 +131,7 @@ def name_lines_of_results(recording: Recording) -> None:
             continue
         line = lines.get(sent.by, "")
         of_name = of_names.get(sent.by_name, set())
-        if not line and len(of_name) == 1:
+        if not line and len(of_name) == 1 and not sent.has_equal_names:
             [line] = of_name
         sent.line = line
 
