@@ -45,13 +45,17 @@ class Profile:
         return self.saved_seconds < NO_PROBLEM_SHARE * self.steps.seconds
 
     @property
-    def recorder_share(self) -> float:
-        """Return the share of the CPU time of the driver and its workers that recording took."""
+    def recorder_share(self) -> float | None:
+        """Return the share of the CPU time of the driver and its workers that recording took.
+
+        None: the profile has no CPU times, as those of older versions, or of a program that was killed early.
+        """
         processes = self.program.recording.processes
         costs = [process.recorder for process in processes if process.recorder]
-        spent = sum(cost.own_seconds for cost in costs)
-        used = sum(cost.cpu_seconds for cost in costs)
-        return spent / max(1e-9, used)
+        known = [cost for cost in costs if cost.cpu_seconds > 0]
+        spent = sum(cost.own_seconds for cost in known)
+        used = sum(cost.cpu_seconds for cost in known)
+        return spent / used if used else None
 
 
 def advise(recording: Recording, step_name: str | None = None) -> Profile:

@@ -69,7 +69,28 @@ def compare_pairs(before: Sequence[float], after: Sequence[float]) -> Ratio:
 
 
 def describe_ratio(ratio: Ratio) -> str:
-    """Return "1.2 to 1.5 times as fast", or what else there is to say about a ratio."""
+    """Return "1.2 to 1.5 times as fast", or what else there is to say about a ratio.
+
+    If it is near 1 for sure, that is how far from 1 it may be: "a difference of at most 1 %".
+    """
     if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.2f} times as fast, one run each: no interval"
-    return f"{ratio.low:.2f} to {ratio.high:.2f} times as fast"
+        return describe_one_pair(ratio.value)
+    below = abs(ratio.low - 1)
+    above = abs(ratio.high - 1)
+    largest = max(below, above)
+    if largest < NEGLIGIBLE:
+        percent = max(1, math.ceil(100 * largest))
+        return f"a difference of at most {percent} %"
+    low = f"{ratio.low:.2f}"
+    high = f"{ratio.high:.2f}"
+    interval = low if low == high else f"{low} to {high}"
+    return f"{interval} times as fast"
+
+
+def describe_one_pair(value: float) -> str:
+    one_run = "one run each: no interval"
+    difference = abs(value - 1)
+    if difference < NEGLIGIBLE:
+        percent = round(100 * NEGLIGIBLE)
+        return f"a difference of less than {percent} %, {one_run}"
+    return f"{value:.2f} times as fast, {one_run}"

@@ -20,3 +20,28 @@ def test_a_result_without_a_line_has_that_of_its_task_or_of_one_of_the_same_name
     program = builder.program()
     lines = [message.sent.line for message in program.messages]
     assert lines == [LINE, LINE, f"{LINE}9", "", known.line]
+
+
+def test_a_name_of_several_functions_does_not_say_which_one_has_returned_a_result():
+    builder = Builder()
+    process = builder.process_of("stage")
+    builder.recording.runs = [
+        Run(process=process, by="a", by_name="stage", line=LINE, start=1.0),
+        Run(process=process, by="b", by_name="stage", line=f"{LINE}9", start=2.0),
+    ]
+    for task in ("a", "b", "c"):
+        builder.send(None, 1.0, 0.1, process=process, by=task, by_name="stage")
+    program = builder.program()
+    lines = [message.sent.line for message in program.messages]
+    assert lines == [LINE, f"{LINE}9", ""]
+
+
+def test_a_result_of_a_worker_that_knows_several_functions_of_its_name_has_no_line():
+    """One of the functions was always so short that it has no run, and may have returned the result."""
+    builder = Builder()
+    process = builder.process_of("load")
+    builder.recording.runs = [Run(process=process, by="a", by_name="load", line=LINE, start=1.0)]
+    for task in ("a", "b"):
+        builder.send(None, 1.0, 0.1, process=process, by=task, by_name="load", has_equal_names=True)
+    program = builder.program()
+    assert [message.sent.line for message in program.messages] == [LINE, ""]

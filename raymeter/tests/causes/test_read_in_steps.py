@@ -7,7 +7,9 @@ from raymeter.causes import pickled
 from raymeter.profile.events import Alternative
 from raymeter.profile.groups import group_messages, groups_in_steps, moved_in_steps
 from raymeter.profile.program import Program
-from raymeter.report import flow
+from raymeter.report import flow, html, summary
+from raymeter.report.messages import list_messages
+from raymeter.report.words import say_count
 from raymeter.simulate.predict import predict
 from raymeter.simulate.without_data import without_data
 
@@ -62,6 +64,26 @@ def test_it_is_in_the_table_without_its_sending():
     (group,) = group_messages(moved_in_steps(make_program().messages, make_steps()))
     assert group.count == 0
     assert group.seconds() == pytest.approx(STEPS * READ_SECONDS)
+
+
+def test_the_table_has_its_reads_in_the_place_of_0_messages():
+    program = make_program()
+    steps = make_steps()
+    groups = group_messages(moved_in_steps(program.messages, steps))
+    profile = advice.Profile(program, steps, groups, [])
+    row = next(line for line in list_messages(profile, 5, 120) if "driver -> score" in line)
+    assert row.split()[:6] == ["60.0", "1", "read", "1", "MiB", "ray.put"]
+    assert ">1 read</td>" in html.draw_messages(profile)
+    (made,) = summary.summarise(profile)["messages"]
+    assert (made["per_step"], made["reads_per_step"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "reads", "text"),
+    [(2.0, 4.0, "2"), (0.0, 0.1, "0.1 reads"), (0.0, 3.0, "3 reads"), (0.5, 0.0, "0.5")],
+)
+def test_reads_are_counted_only_where_nothing_is_sent(count, reads, text):
+    assert say_count(count, reads) == text
 
 
 def test_what_is_read_in_one_step_only_changes_no_median():

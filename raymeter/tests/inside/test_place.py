@@ -6,7 +6,7 @@ import functools
 import sys
 from types import SimpleNamespace
 
-from raymeter.inside import place, ray_internals
+from raymeter.inside import calls, place, ray_internals
 
 HERE = __file__
 
@@ -170,3 +170,25 @@ def test_calls_in_one_run_of_a_library_have_its_number(monkeypatch):
     assert first[0] == first[1] > 0
     assert second[0] == second[1] > first[1]
     assert place.number_entry(None) == 0
+
+
+class OfOtherModule:
+    """A function of another module with the same name."""
+
+    function_name = "library.call_in_lambda"
+    function = staticmethod(call_in_comprehension)
+
+
+def test_a_result_says_that_its_worker_knows_several_functions_of_its_name(monkeypatch):
+    known = {1: Exported()}
+    manager = SimpleNamespace(_function_execution_info=known)
+    ended = SimpleNamespace(current_task_function_name="", function_actor_manager=manager)
+    monkeypatch.setattr(ray_internals, "worker", ended)
+    monkeypatch.setattr(ray_internals, "is_worker", lambda: True)
+    monkeypatch.setattr(ray_internals, "current_actor", lambda: None)
+    events = [{"by_name": "call_in_lambda"}, {"by_name": "call_in_lambda"}]
+    calls.add_line(events[0], ("", ""))
+    known[2] = OfOtherModule()
+    calls.add_line(events[1], ("", ""))
+    assert [event["line"] for event in events] == ["", ""]
+    assert [event.get("has_equal_names", False) for event in events] == [False, True]

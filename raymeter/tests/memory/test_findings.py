@@ -6,6 +6,7 @@ import pytest
 from made_up import MB
 from raymeter.causes import memory
 from raymeter.memory.growth import find_growth
+from raymeter.memory.kept_references import find_kept_references
 from raymeter.memory.lives import find_lives, find_peak
 from raymeter.memory.processes import Sample
 from raymeter.profile.events import Call, Process, Reference
@@ -220,10 +221,24 @@ def test_a_program_without_steps_may_keep_the_results_of_all_its_tasks() -> None
     assert find(kept_references(list(range(1, 19)))) == []
 
 
-def test_three_samples_show_growth() -> None:
-    samples = grow(60 * MB)[:3]
+def test_four_samples_of_private_memory_show_growth() -> None:
+    samples = grow(60 * MB)[:4]
     assert len(find_growth(samples, 0.0, 20.0)) == 1
-    assert find_growth(samples[:2], 0.0, 20.0) == []
+    assert find_growth(samples[:3], 0.0, 20.0) == []
+
+
+def test_a_cache_that_fills_is_no_growth_because_it_has_three_samples() -> None:
+    samples = [
+        Sample(float(second), 1, "python", 0, size * MB, made_up.DRIVER)
+        for second, size in enumerate((100, 175, 200))
+    ]
+    assert find_growth(samples, 0.0, 20.0) == []
+
+
+def test_three_samples_of_references_show_growth() -> None:
+    [growing] = find_kept_references(kept_references([1, 2, 3]), 0.0, 20.0)
+    assert growing.objects == 3
+    assert find_kept_references(kept_references([1, 3]), 0.0, 20.0) == []
 
 
 def test_a_process_that_is_not_of_the_users_code_may_grow() -> None:

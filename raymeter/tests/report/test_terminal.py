@@ -19,7 +19,7 @@ from made_programs import (
 from raymeter.findings import Advice, Prediction
 from raymeter.profile.events import RecorderCost, Run
 from raymeter.profile.steps import Steps
-from raymeter.report import summary, terminal
+from raymeter.report import html, summary, terminal
 from raymeter.report.words import name_place, relative
 
 LONG_FOLDER = "/made/a/b/" + "very-long-name-" * 8
@@ -58,6 +58,18 @@ def test_the_share_of_recording_is_that_of_all_processes_and_its_end_is_named_ap
     profile.program.recording.processes[0].recorder.end_seconds = 0.4
     text = join_words(terminal.render(profile))
     assert " % of the CPU time, and 400 ms after its end. Profile: " in text
+
+
+def test_without_recorded_cpu_seconds_the_share_of_recording_is_unknown():
+    profile = make_loop_profile()
+    for process in profile.program.recording.processes:
+        process.recorder.own_seconds, process.recorder.cpu_seconds = 1.8, 0.0
+    unknown = "Recording took an unknown share of the CPU time (not recorded)."
+    assert unknown in join_words(terminal.render(profile))
+    assert unknown in html.render(profile)
+    assert summary.summarise(profile)["recorder_share"] is None
+    profile.program.recording.processes[0].recorder.cpu_seconds = 36.0
+    assert "Recording took 5 % of the CPU time." in join_words(terminal.render(profile))
 
 
 def test_a_step_of_data_without_a_known_change_is_no_all_clear():
@@ -243,8 +255,8 @@ def test_a_program_that_was_killed_gets_no_all_clear():
     assert summary.summarise(profile)["is_no_problem"] is False
     profile.program.recording.has_exited = True
     text = join_words(terminal.render(profile))
-    assert "no all-clear: recording ended before the program did, as on a full disk." in text
-    assert "killed" not in text
+    assert "no all-clear: recording ended before the program did, as on a full disk, or" in text
+    assert "the program was killed" not in text
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -79,7 +79,7 @@ def make_run(step: float, routes: dict[str, float]) -> Run:
     groups = []
     for route, seconds in routes.items():
         sender, _, reader = route.partition(" -> ")
-        group = SimpleNamespace(sender=sender, readers=[reader], count=4.0)
+        group = SimpleNamespace(sender=sender, readers=[reader], count=4.0, reads=4.0)
         group.bytes = 10 * 2**20
         group.seconds = lambda seconds=seconds: 4 * seconds
         groups.append(group)
@@ -103,6 +103,35 @@ def test_each_message_has_a_row_with_its_verdict() -> None:
     assert rows["A -> C"].endswith("new")
     assert rows["step"].endswith("faster")
     assert "301 -> 201" in rows["step"]
+
+
+def read_only(runs: list[Run]) -> list[Run]:
+    """Return runs whose messages are put before the steps, and read twice in each of them."""
+    for run in runs:
+        for group in run.profile.groups:
+            group.count, group.reads = 0.0, 8.0
+    return runs
+
+
+def row_of(before: list[Run], after: list[Run], name: str) -> str:
+    lines = render_text(before, after).splitlines()
+    return next(line for line in lines if line.startswith(name))
+
+
+def test_what_is_put_before_the_steps_and_read_in_them_is_not_gone() -> None:
+    def sent(seconds: float) -> list[Run]:
+        return [make_run(0.300 + 0.001 * n, {"driver -> A": seconds}) for n in range(3)]
+
+    put = read_only(sent(0.02))
+    row = row_of(sent(0.1), put, "driver -> A")
+    assert "10 MiB  1 -> 2 reads  100 -> 20" in row
+    assert row.endswith("faster")
+    row = row_of(put, read_only(sent(0.02)), "driver -> A")
+    assert "10 MiB  2 reads" in row
+    assert row.endswith("no difference")
+    assert row_of(put, AFTER, "A -> C").endswith("new")
+    other = [make_run(0.3, {}), *put[1:]]
+    assert row_of(put, other, "driver -> A").endswith("not in each run")
 
 
 def test_a_table_that_is_too_wide_has_each_message_on_a_line_of_its_own() -> None:

@@ -46,3 +46,16 @@ def test_only_a_program_that_a_signal_ended_is_said_to_be_killed(
     Path("train.py").write_text(ENDS_EARLY.replace("os._exit(3)", end))
     assert command_line.main(["train.py"]) in (3, 128 + 9)
     assert words in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_killed_process_that_the_program_has_started_is_named_beside_the_full_disk(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(ENDS_EARLY.replace("os._exit(3)", "os.kill(os.getpid(), 9)"))
+    Path("start.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, 'train.py'])"
+    )
+    assert command_line.main(["start.py"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "on a full disk, or if a process that the program has started is killed" in text

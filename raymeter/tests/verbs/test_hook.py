@@ -3,6 +3,7 @@
 
 import os
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -91,6 +92,13 @@ def test_a_worker_can_run_the_package_from_its_text(
         monkeypatch.delitem(sys.modules, f"raymeter.inside.{name}", raising=False)
     assert capsys.readouterr().err == ""
     assert installed == [True]
+
+
+def test_a_worker_gets_each_module_of_the_package() -> None:
+    folder = Path(hook.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py")}
+    not_sent = {"__init__", "setup_worker"}
+    assert set(hook.MODULES) == modules - not_sent
 
 
 def test_what_ray_pickles_before_it_is_connected_is_not_recorded(

@@ -2,7 +2,7 @@
 """Ratios of paired runs."""
 
 import pytest
-from raymeter.statistics import compare_pairs, describe_ratio, t_quantile
+from raymeter.statistics import Ratio, compare_pairs, describe_ratio, t_quantile
 
 
 def test_equal_ratios_have_no_width() -> None:
@@ -40,6 +40,22 @@ def test_one_pair_has_no_interval_and_no_verdict() -> None:
     assert not ratio.has_interval
     assert ratio.verdict == "unknown"
     assert "no interval" in describe_ratio(ratio)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (Ratio(1.0, 1.0, 1.0), "a difference of at most 1 %"),
+        (Ratio(1.003, 0.992, 1.014), "a difference of at most 2 %"),
+        (Ratio(1.01, 0.95, 1.07), "0.95 to 1.07 times as fast"),
+        (Ratio(1.05, 1.03, 1.07), "1.03 to 1.07 times as fast"),
+        (Ratio(1.38, 1.379, 1.381), "1.38 times as fast"),
+        (Ratio(0.995), "a difference of less than 2 %, one run each: no interval"),
+        (Ratio(0.9), "0.90 times as fast, one run each: no interval"),
+    ],
+)
+def test_a_ratio_near_1_is_not_called_times_as_fast(ratio: Ratio, text: str) -> None:
+    assert describe_ratio(ratio) == text
 
 
 def test_a_quantile_between_two_rows_is_the_wider_one() -> None:

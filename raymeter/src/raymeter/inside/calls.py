@@ -714,6 +714,8 @@ def add_line(event, called):
     name = event["by_name"]
     if not line and name:
         line = place.running_line(name)
+        if not line and place.has_equal_names(name):
+            event["has_equal_names"] = True
     event["line"] = line
     event["function"] = function
 

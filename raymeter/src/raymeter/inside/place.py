@@ -73,6 +73,12 @@ def task_line():
     return lines.pop() if len(lines) == 1 else ""
 
 
+def has_equal_names(name):
+    """Return whether this worker knows several functions under the name of a task."""
+    lines = {function_line(function) for function in ray_internals.functions_named(name)}
+    return len(lines) > 1
+
+
 class Mark:
     """The numbers of a frame and of its callers. It is where a debugger has a function, and does nothing if called."""
 

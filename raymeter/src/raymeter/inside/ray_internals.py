@@ -146,12 +146,17 @@ def current_name() -> str:
 
 
 def running_functions() -> list[Any]:
-    """Return the functions that may be the task that runs in this process; [] for a method, or if it has ended.
+    """Return the functions that may be the task that runs in this process; [] for a method, or if it has ended."""
+    name = worker.current_task_function_name if is_worker() else ""
+    return functions_named(name)
+
+
+def functions_named(name: str) -> list[Any]:
+    """Return the functions that this process knows under the name of a task.
 
     A function of the script is exported as "__main__.load", and runs as "train.load" or "load". So only what follows
     the module is compared, and several functions may have this name.
     """
-    name = worker.current_task_function_name if is_worker() else ""
     short = name.rpartition(".")[2]
     known = getattr(worker.function_actor_manager, "_function_execution_info", {})
     functions = []

@@ -8,7 +8,7 @@ from statistics import correlation, linear_regression
 
 from raymeter.memory.processes import Sample
 
-MIN_SAMPLES = 3
+MIN_SAMPLES = 4  # of private memory: three of a cache that fills lie nearly on a line, too
 MIN_CORRELATION = 0.95  # of memory and time: it grows all the time, and not in one step
 MIN_BYTES = 50 * 10**6  # by which it must have grown
 
@@ -40,7 +40,7 @@ def growth_of(samples: Sequence[Sample]) -> Growth | None:
     """Return the growth of one process; None if it does not grow, or not all the time."""
     times = [sample.time for sample in samples]
     sizes = [sample.private for sample in samples]
-    slope = find_slope(times, sizes)
+    slope = find_slope(times, sizes, MIN_SAMPLES)
     if slope is None:
         return None
     first = samples[0]
@@ -48,9 +48,12 @@ def growth_of(samples: Sequence[Sample]) -> Growth | None:
     return Growth(last.process, last.name, slope, first.private, last.private)
 
 
-def find_slope(times: Sequence[float], sizes: Sequence[int]) -> float | None:
-    """Return by how many bytes something grows per second; None if it does not grow, or not all the time."""
-    if len(times) < MIN_SAMPLES or sizes[-1] - sizes[0] < MIN_BYTES:
+def find_slope(times: Sequence[float], sizes: Sequence[int], min_samples: int) -> float | None:
+    """Return by how many bytes something grows per second; None if it does not grow, or not all the time.
+
+    It must have so many samples at least.
+    """
+    if len(times) < min_samples or sizes[-1] - sizes[0] < MIN_BYTES:
         return None
     since = [time - times[0] for time in times]
     if correlation(since, sizes) < MIN_CORRELATION:

@@ -12,6 +12,7 @@ from raymeter.profile.events import Reference
 from raymeter.profile.program import Program
 
 KEPT = "LOCAL_REFERENCE"
+MIN_SAMPLES = 3  # fewer than of private memory: Ray knows the references exactly
 
 Place = tuple[str, str]  # process, and the line that made the references
 
@@ -41,7 +42,7 @@ def find_kept_references(program: Program, begin: float, end: float) -> list[Kep
     for process, line in places:
         kept = [sample.get((process, line), []) for sample in samples]
         sizes = [sum(reference.bytes for reference in references) for references in kept]
-        slope = find_slope(times, sizes)
+        slope = find_slope(times, sizes, MIN_SAMPLES)
         if slope is not None:
             growing = KeptReferences(process, line, len(kept[-1]), sizes[-1], slope)
             found.append(growing)

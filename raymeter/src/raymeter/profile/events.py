@@ -231,6 +231,9 @@ class Sent:
     )  # bytes, sum of samples and `is_same` of its largest arrays
     line: str = ""
     function: str = ""
+    has_equal_names: bool = (
+        False  # its line is unknown, and its worker knows several functions of its name
+    )
     fields: list[Field] = field(default_factory=list)
     own_pickling: OwnPickling | None = None
     class_code: ClassCode | None = None

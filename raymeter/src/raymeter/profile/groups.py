@@ -82,6 +82,11 @@ class Group:
         sent = [message.sent for message in self.messages if not message.is_only_read]
         return sum(item.weight for item in sent)
 
+    @property
+    def reads(self) -> float:
+        """Return how often these messages were read, each by all of its readers, with those that were left out."""
+        return sum(item.weight for message in self.messages for item in message.received)
+
 
 def send_seconds(message: Message) -> float:
     """Return what one message took its sender: serialising, and the copy into the store if it is known."""

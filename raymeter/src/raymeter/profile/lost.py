@@ -49,9 +49,15 @@ def say_errors(recording: Recording) -> str:
 
 
 def say_cut(recording: Recording) -> str:
-    """Return why the last lines of the driver are missing, as far as it was seen: a signal is the usual reason."""
+    """Return why the last lines of the driver are missing, as far as it was seen: a signal is the usual reason.
+
+    If the program has exited, the driver may be another process, which the program has started.
+    """
     if recording.has_exited:
-        return "recording ended before the program did, as on a full disk"
+        return (
+            "recording ended before the program did, as on a full disk, or if a process that the "
+            "program has started is killed"
+        )
     return "the program was killed"
 
 

@@ -118,15 +118,22 @@ def join(recording: Recording) -> Program:
 
 
 def name_lines_of_results(recording: Recording) -> None:
-    """Let results without a line have that of the function which returned them: of its task, or of one of its name."""
-    lines: dict[str, str] = {}
+    """Let results without a line have that of the function which returned them: of its task, or of all of its name.
+
+    If several functions have run under a name, as two with `.options(name="stage")`, the name does not tell which one.
+    """
+    lines = {run.by: run.line for run in recording.runs}
+    of_names: dict[str, set[str]] = defaultdict(set)
     for run in recording.runs:
-        lines.setdefault(run.by_name, run.line)
-    for run in recording.runs:
-        lines[run.by] = run.line
+        of_names[run.by_name].add(run.line)
     for sent in recording.sent:
-        if not sent.line:
-            sent.line = lines.get(sent.by) or lines.get(sent.by_name, "")
+        if sent.line:
+            continue
+        line = lines.get(sent.by, "")
+        of_name = of_names.get(sent.by_name, set())
+        if not line and len(of_name) == 1 and not sent.has_equal_names:
+            [line] = of_name
+        sent.line = line
 
 
 def find_submissions(calls: list[Call]) -> dict[str, Call]:

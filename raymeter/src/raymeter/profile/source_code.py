@@ -18,10 +18,15 @@ from raymeter.profile.expressions import (
     FUNCTIONS,
     INNER_FUNCTIONS,
     LOOPS,
+    SUBMISSION,
     calls_in_line,
+    last_name,
     repeated_parts,
+    spans,
     walk_outside,
 )
+
+FIRST_INLINED = 12  # of Python 3: list comprehensions have no frames from here on
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,32 @@ def loops_around(line: str, start: float) -> list[Loop]:
             loops.append(replace(loop, has_all_calls=has_all_calls))
     loops.reverse()  # those inside of others come last
     return loops
+
+
+def comprehensions_around(line: str, event: str, start: float) -> list[ast.AST]:
+    """Return the comprehensions that repeat the first call of an event in a line, the outermost first.
+
+    `start` is when the program began: a file that was changed later is not read.
+    """
+    file, number = split_line(line)
+    tree = read_tree(file, start)
+    if tree is None:
+        return []
+    function = innermost_function(tree, number) or tree
+    name = SUBMISSION if event == "call" else event
+    calls = []
+    for node in walk_outside(ast.iter_child_nodes(function), INNER_FUNCTIONS):
+        if isinstance(node, ast.Call) and last_name(node.func) == name and spans(node, number):
+            calls.append(node)
+    found = [node for node in ast.walk(function) if isinstance(node, COMPREHENSIONS)]
+    return [node for node in found if calls_inside(node, calls[:1])]
+
+
+def has_own_frame(comprehension: ast.AST, python: str) -> bool:
+    """Return whether a comprehension runs in a frame of its own: since Python 3.12, only a generator does (PEP 709)."""
+    numbers = python.split(".")
+    minor = int(numbers[1]) if len(numbers) > 1 and numbers[1].isdigit() else 0
+    return isinstance(comprehension, ast.GeneratorExp) or minor < FIRST_INLINED
 
 
 def calls_inside(loop: ast.AST, calls: list[ast.Call]) -> list[ast.Call]:

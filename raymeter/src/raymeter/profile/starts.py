@@ -5,6 +5,7 @@ A worker begins to record when it gets its first task, whether Ray had started i
 waited for is the start of a worker, in which the runtime environment is made, too.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,11 +138,17 @@ class Starting:
     def __init__(self, program: Program) -> None:
         phases = [(start.begin, start.end) for start in find_starts(program).values()]
         self.phases = join_phases(phases)
+        self.begins = [begin for begin, _ in self.phases]
 
     def waited(self, calls: Sequence[Call], until: float) -> float:
-        """Return for how long these calls have waited before a time while at least one worker started."""
+        """Return for how long these calls have waited before a time while at least one worker started.
+
+        calls: those of a thread, in the order of their starts.
+        """
         seconds = 0.0
         for call in calls:
+            if call.start >= until:
+                break
             if call.event in WAITS:
                 end = min(call.end, until)
                 seconds += self.seconds_between(call.start, end)
@@ -150,7 +157,11 @@ class Starting:
     def seconds_between(self, begin: float, end: float) -> float:
         """Return for how long workers started between two times."""
         seconds = 0.0
-        for start, ready in self.phases:
+        before = bisect_right(self.begins, begin) - 1
+        for number in range(max(0, before), len(self.phases)):
+            start, ready = self.phases[number]
+            if start >= end:
+                break
             first = max(start, begin)
             last = min(ready, end)
             seconds += max(0.0, last - first)

@@ -6,6 +6,7 @@ the same lines. The shortest such parts that cover most of the time are the step
 compiled graph are left out: they are many for one line of the user, and wait in loops of their own.
 """
 
+import ast
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,11 @@ from raymeter.profile.events import Call
 from raymeter.profile.library_threads import is_users
 from raymeter.profile.one_at_a_time import has_one_task_each
 from raymeter.profile.program import TASK_DIGITS, Program
-from raymeter.profile.source_code import loops_around
+from raymeter.profile.source_code import (
+    comprehensions_around,
+    has_own_frame,
+    loops_around,
+)
 from raymeter.profile.starts import Starting
 from raymeter.profile.statements import (
     cut_at_statement,
@@ -288,7 +293,7 @@ def find_named_steps(program: Program, name: str) -> Steps:
         named = [call for call in calls if has_name(call.line, name)]
         if named:
             process, number = thread
-            starts, end = named_starts(calls, named, program.recording.start)
+            starts, end = named_starts(program, calls, named)
             bounds = [*starts, end]
             times = list(pairwise(bounds))
             title = f"a pass of the loop at {name}"
@@ -304,40 +309,64 @@ def has_name(line: str, name: str) -> bool:
 
 
 def named_starts(
-    calls: Sequence[Call], named: Sequence[Call], program_start: float
+    program: Program, calls: Sequence[Call], named: Sequence[Call]
 ) -> tuple[list[float], float]:
     """Return when the steps of a line begin, and when the last one ends.
 
     calls: all calls of a thread; named: those of the line, at least one. Each of them begins a step, but those of one
-    run of a comprehension begin one together, as far as runs can be told apart. `program_start` is when the program
-    began: source code that was changed later is not read.
+    run of a comprehension begin one together, as far as runs can be told apart.
     """
     first = named[0]
     end = max(call.end for call in calls)
     cut = cut_at(calls, key_of(first), first.start, end)
     own = [call for call in named if key_of(call) == cut.key]
-    loops = loops_around(first.line, program_start)
     starts = [call.start for call in own]
-    if loops and loops[0].is_comprehension:
-        runs = starts_of_runs(own)
-        if not runs:
-            runs = cut.starts
+    nested = comprehensions_around(first.line, first.event, program.recording.start)
+    if nested:
+        runs = starts_of_runs(own, cut, nested, python_of(program, first))
         if len(runs) > 1:
             starts = runs
     return starts, cut.end
 
 
-def starts_of_runs(calls: Sequence[Call]) -> list[float]:
-    """Return when a comprehension begins, if it has frames of its own; else []."""
-    firsts: dict[int, float] = {}
+def python_of(program: Program, call: Call) -> str:
+    """Return the version of Python that made a call; "" if it is not known."""
+    for process in program.recording.processes:
+        if process.process == call.process:
+            return process.python
+    return ""
+
+
+def starts_of_runs(
+    calls: Sequence[Call], cut: Cut, nested: Sequence[ast.AST], python: str
+) -> list[float]:
+    """Return when a comprehension begins that makes these calls.
+
+    nested: the comprehensions around the calls, the outermost first. The frame of the outermost one is that of a run.
+    If it has none, as a list comprehension since Python 3.12, or none was recorded, a run begins where the function
+    does, or where the calls before belong to another line or kind.
+    """
+    framed = [node for node in nested if has_own_frame(node, python)]
+    if nested[0] in framed:
+        firsts: dict[int, float] = {}
+        for call in calls:
+            firsts.setdefault(frame_of(call, len(framed) - 1), call.start)
+        if len(firsts) > 1:
+            return list(firsts.values())
+    begun = set(cut.starts)
+    starts = []
+    last = None
     for call in calls:
-        frame = 0
-        if call.frames:
-            frame = call.frames[0]
-        firsts.setdefault(frame, call.start)
-    if len(firsts) == 1:
-        return []
-    return list(firsts.values())
+        frame = frame_of(call, len(framed))
+        if frame != last or call.start in begun:
+            starts.append(call.start)
+        last = frame
+    return starts
+
+
+def frame_of(call: Call, level: int) -> int:
+    """Return the number of the frame so many levels around that of a call; 0 if it was not recorded."""
+    return call.frames[level] if level < len(call.frames) else 0
 
 
 def find_steps_between_ends(program: Program, name: str) -> Steps:

@@ -3,12 +3,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 
 from raymeter.commands.repeated_runs import Run, seconds_of
 from raymeter.profile.groups import Group
 from raymeter.report.columns import align
-from raymeter.report.words import name_place, wrap_words
+from raymeter.report.words import name_place, say_count, wrap_words
 from raymeter.statistics import Ratio, compare_pairs
 from raymeter.units import format_bytes, significant
 
@@ -22,7 +22,8 @@ class Part:
     """The messages from one sender to the same readers in one run."""
 
     bytes: float = 0.0  # of one message, in the mean
-    count: float = 0.0  # per step
+    count: float = 0.0  # per step; 0 for what was put before the steps, and is only read in them
+    reads: float = 0.0  # per step
     seconds: float = 0.0  # of work per step
 
 
@@ -44,6 +45,10 @@ class Side:
         return median(part.count for part in self.parts)
 
     @property
+    def reads(self) -> float:
+        return median(part.reads for part in self.parts)
+
+    @property
     def seconds(self) -> float:
         return median(part.seconds for part in self.parts)
 
@@ -53,11 +58,11 @@ class Side:
 
     @property
     def is_in_each_run(self) -> bool:
-        return all(part.count for part in self.parts)
+        return NOTHING not in self.parts
 
     @property
     def is_in_no_run(self) -> bool:
-        return not any(part.count for part in self.parts)
+        return all(part == NOTHING for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -172,16 +177,23 @@ def name_message(group: Group) -> str:
 
 
 def make_part(groups: Sequence[Group], steps: int) -> Part:
+    """Return what these groups are together. What was put before the steps has a size, and no count."""
     messages = 0.0
+    reads = 0.0
     size = 0.0
     seconds = 0.0
     for group in groups:
         messages += group.count
+        reads += group.reads
         size += group.count * group.bytes
         seconds += group.seconds()
+    mean_bytes = mean(group.bytes for group in groups)
+    if messages:
+        mean_bytes = size / messages
     return Part(
-        bytes=size / messages,
+        bytes=mean_bytes,
         count=messages / steps,
+        reads=reads / steps,
         seconds=seconds / steps,
     )
 
@@ -192,8 +204,8 @@ def make_row(change: Change) -> tuple[str, ...]:
     after = change.after
     bytes_before = describe_size(before)
     bytes_after = describe_size(after)
-    count_before = significant(before.count, 2)
-    count_after = significant(after.count, 2)
+    count_before = say_count(before.count, before.reads)
+    count_after = say_count(after.count, after.reads)
     size = join(bytes_before, bytes_after)
     count = join(count_before, count_after)
     milliseconds = join_milliseconds(before.seconds, after.seconds)

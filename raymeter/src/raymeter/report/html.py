@@ -13,10 +13,16 @@ from raymeter.profile.groups import Group
 from raymeter.report.before_and_after import read_parts
 from raymeter.report.html_memory import draw_memory
 from raymeter.report.html_steps import draw_steps, selectors
-from raymeter.report.terminal import describe_gain, is_no_problem, say_answer, say_no_problem
-from raymeter.report.words import name_route, name_way, percent, relative
+from raymeter.report.terminal import (
+    describe_gain,
+    is_no_problem,
+    say_answer,
+    say_cost,
+    say_no_problem,
+)
+from raymeter.report.words import name_route, name_way, relative, say_count
 from raymeter.simulate.without_data import without_data
-from raymeter.units import format_bytes, significant
+from raymeter.units import format_bytes
 
 FOLDER = Path(__file__).parent
 MAX_MESSAGES = 20
@@ -31,7 +37,7 @@ def render(profile: Profile) -> str:
     """Return the page of a profile. All texts of the program are escaped."""
     recording = profile.program.recording
     style = Template(read_part("page.css")).substitute(selectors=selectors())
-    share = percent(profile.recorder_share)
+    cost = say_cost(profile.recorder_share)
     return Template(read_part("page.html")).substitute(
         title=escape(f"raymeter: {recording.folder.name}"),
         style=style,
@@ -41,7 +47,7 @@ def render(profile: Profile) -> str:
         messages=draw_messages(profile),
         steps=draw_steps(profile),
         memory=draw_memory(recording),
-        footer=escape(f"Recording took {share} of the CPU time. {recording.folder}"),
+        footer=escape(f"{cost}. {recording.folder}"),
     )
 
 
@@ -117,7 +123,7 @@ def draw_messages(profile: Profile) -> str:
 
 def draw_row(group: Group, steps: int) -> str:
     milliseconds = 1e3 * group.seconds() / steps
-    count = significant(group.count / steps, 2)
+    count = say_count(group.count / steps, group.reads / steps)
     numbers = [f"{milliseconds:,.1f}", count, format_bytes(group.bytes)]
     texts = [name_way(group), group.type, name_route(group), relative(group.line)]
     return f"<tr>{cells(numbers, 'number')}{cells(texts, 'text')}</tr>"

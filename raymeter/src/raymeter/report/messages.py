@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from raymeter.advice import Profile
 from raymeter.profile.groups import Group
-from raymeter.report.words import name_route, name_way, relative, wrap_words
-from raymeter.units import format_bytes, significant
+from raymeter.report.words import name_route, name_way, relative, say_count, wrap_words
+from raymeter.units import format_bytes
 
 MIN_LISTED_SHARE = 0.01  # of a step; smaller messages are not listed
 MIN_ROUTE_WIDTH = 20  # of the last column
@@ -66,10 +66,9 @@ def list_messages(profile: Profile, count: int, width: int) -> list[str]:
 def make_row(group: Group, steps: int) -> Row:
     """Return the row of messages of one kind."""
     milliseconds = 1e3 * group.seconds() / steps
-    count = group.count / steps
     return Row(
         milliseconds=f"{milliseconds:,.1f}",
-        count=significant(count, 2),
+        count=say_count(group.count / steps, group.reads / steps),
         size=format_bytes(group.bytes),
         way=name_way(group),
         route=name_route(group),

@@ -93,5 +93,6 @@ def describe_group(group: Group, steps: int) -> dict[str, Any]:
         "inband_share": group.inband_share,
         "count": round(group.count),
         "per_step": group.count / steps,
+        "reads_per_step": group.reads / steps,
         "seconds": group.seconds() / steps,
     }

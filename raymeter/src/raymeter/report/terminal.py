@@ -218,8 +218,8 @@ def describe_recording(profile: Profile) -> list[str]:
     costs = [process.recorder for process in recording.processes if process.recorder]
     periods = [cost.period for cost in costs]
     period = max(periods, default=1)
-    text = f"Recording took {percent(profile.recorder_share)} of the CPU time"
     at_end = max((cost.end_seconds for cost in costs), default=0.0)
+    text = say_cost(profile.recorder_share)
     if at_end:
         text += f", and {format_milliseconds(at_end)} after its end"
     text += "."
@@ -240,6 +240,13 @@ def describe_recording(profile: Profile) -> list[str]:
         text += f" {unrecorded}"
     text += say_left_out(profile, costs)
     return [f"{text} Profile: {recording.folder}"]
+
+
+def say_cost(share: float | None) -> str:
+    """Return which share of the CPU time recording took, without a point at the end."""
+    if share is None:
+        return "Recording took an unknown share of the CPU time (not recorded)"
+    return f"Recording took {percent(share)} of the CPU time"
 
 
 def say_cut_workers(count: int) -> str:

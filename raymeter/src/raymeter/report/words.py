@@ -65,6 +65,14 @@ def name_way(group: Group) -> str:
     return WAYS.get(group.how, group.how)
 
 
+def say_count(count: float, reads: float) -> str:
+    """Return how many messages a step sends, or "3 reads" of those that it only reads, as they were put before it."""
+    if count or not reads:
+        return significant(count, 2)
+    text = significant(reads, 2)
+    return "1 read" if text == "1" else f"{text} reads"
+
+
 def name_step(steps: Steps) -> str:
     """Return what a step is, such as "a pass of the loop at train.py:28"."""
     if steps.is_whole_program:
