@@ -8,6 +8,7 @@ measured. And it holds for tasks of one kind if others hold GPUs, because nothin
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from raymeter.profile.starts import CREATION, NORMAL, begin_of, end_of
 
 GPU = "GPU"
 MAX_MEMORY = 0.5  # of that of the cluster
+# At the end of the names of its resources, which Ray gives in place of CPU, GPU and others.
+PLACEMENT_GROUP = re.compile("_group_([0-9]+_)?[0-9a-f]{36}$")
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,16 @@ class Capacity:
 
 def holding(resource: str, holders: Iterable[Holder]) -> list[Holder]:
     return [holder for holder in holders if resource in holder.task.resources]
+
+
+def is_of_placement_group(name: str) -> bool:
+    """Return whether a resource is a part of a placement group: CPU_group_0_ or bundle_group_, and the id."""
+    return PLACEMENT_GROUP.search(name) is not None
+
+
+def is_in_placement_group(holder: Holder) -> bool:
+    """Return whether something takes what it needs from a placement group."""
+    return any(map(is_of_placement_group, holder.task.resources))
 
 
 def most_together(holders: Iterable[Holder]) -> int:
