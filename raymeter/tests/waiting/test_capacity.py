@@ -307,6 +307,41 @@ def test_an_actor_beside_a_placement_group_is_kept_only_if_both_were_there_at_on
     assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
 
 
+def add_group(program: Program) -> None:
+    """Add a task that runs in a placement group all the time: what the group has is not known."""
+    names = names_in_group(7)
+    task = Task("8" * 48, "Trainer", "NORMAL_TASK", resources=names, submitted=1.0)
+    task.execute = (1.0, 9.0)
+    task.finished = 9.0
+    program.tasks[task.task] = task
+
+
+@pytest.mark.parametrize(("values", "count"), [
+    ({"resources": ["GPU"], "gpus": 1.0}, 0),  # the group may have the other GPUs
+    ({"cpus": 1.0}, 0),
+    ({}, 2),  # the actors hold nothing
+])  # fmt: skip
+def test_actors_are_not_kept_beside_a_placement_group_if_they_hold_something(
+    values, count, tmp_path
+):
+    path = write_source(tmp_path, TWO_ACTORS.format(end="ray.kill(sampler)"))
+    program = make_two_actors(path, 4.0, False, **values)
+    program.recording.clusters[0].gpus = [4.0]
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == 2
+    program = make_two_actors(path, 4.0, False, **values)
+    program.recording.clusters[0].gpus = [4.0]
+    add_group(program)
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
+
+
+def test_gpus_that_a_placement_group_has_are_not_free(tmp_path):
+    path = write_source(tmp_path, SERIAL)
+    program = make_serial(path, resources=["GPU"], gpus=1.0)
+    program.recording.clusters[0].gpus = [4.0]
+    add_group(program)
+    assert not waiting.find(program, make_steps(f"{path}:2"))
+
+
 def test_a_resource_of_a_user_is_no_placement_group(tmp_path):
     path = write_source(tmp_path, TWO_ACTORS.format(end=""))
     program = make_two_actors(path, 4.0, together=False, resources=["node_group_a"])

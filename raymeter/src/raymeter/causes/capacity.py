@@ -4,7 +4,8 @@
 The CPUs, the GPUs and the memory of the cluster were recorded, and how many CPUs and GPUs each task takes. Of other
 resources, only the names were: as much of them fits as was held at the same time. This also holds for GPUs if tasks
 take a part of one: Ray puts two of num_gpus=0.5 onto one GPU, where each may take twice as long, which was not
-measured. And it holds for tasks of one kind if others hold GPUs, because nothing tells on which nodes these are.
+measured. And it holds for tasks of one kind if others hold GPUs, because nothing tells on which nodes these are, or if
+anything is in a placement group, because nothing tells how many GPUs this has.
 """
 
 import math
@@ -87,7 +88,8 @@ class Capacity:
             tasks = holding(resource, self.holders)
             of_name = [holder for holder in tasks if holder.task.name == name]
             seen = most_together(of_name)
-            is_alone = len(of_name) == len(tasks)
+            has_groups = any(map(is_in_placement_group, self.holders))
+            is_alone = len(of_name) == len(tasks) and not has_groups
             fitting = self.fit_on_gpus(of_name) if resource == GPU and is_alone else 0
             self.known[key] = max(1, seen, fitting)
         return self.known[key]

@@ -89,7 +89,8 @@ class KeptActors:
         """Return whether the actors of a step can stay while all else runs as it did.
 
         What a placement group has is not known, only what its actors take of it. So these stay if all actors of a step
-        were there at one time, and nothing else was.
+        were there at one time, and nothing else was. Actors that hold something stay only if no other one, and no task,
+        is in a placement group.
         """
         (first, _), *_ = self.steps.times
         _, last = self.steps.times[-1]
@@ -101,6 +102,8 @@ class KeptActors:
         if self.are_in_placement_groups():
             phases = map(common_phase, self.groups)
             return not others and all(phase.is_real for phase in phases)
+        if self.groups and any(map(is_in_placement_group, others)):
+            return False
         enough = {GPU} if self.have_gpus(others) else set()
         return self.have_cpus(others) and have_resources(self.groups, others, enough)
 
