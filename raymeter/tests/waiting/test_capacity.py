@@ -245,21 +245,101 @@ def test_two_lines_whose_tasks_do_not_fit_into_memory_are_not_named(gib, count, 
     assert len(independent_calls.find(program, make_steps(f"{path}:13"))) == count
 
 
-@pytest.mark.parametrize("cpus", [0.0, 1.0])
-def test_actors_of_a_placement_group_per_step_are_kept_if_nothing_else_runs(cpus, tmp_path):
-    """Each group has other names. That its actors were seen at one time in each step is not needed."""
-    path = write_source(tmp_path, TWO_ACTORS.format(end=""))
-    program = make_two_actors(path, 4.0, together=False)
+def names_in_group(number: int) -> list[str]:
+    """Return the names of what an actor with a CPU and a GPU takes in the first bundle of a placement group."""
+    group = f"{number:034x}01"
+    kinds = ("CPU", "GPU", "bundle")
+    return [f"{kind}_group_{place}{group}" for kind in kinds for place in ("", "0_")]
+
+
+def use_groups(program: Program, names: list[str], group_of_step: bool) -> None:
+    """Let the actors of these names run in one placement group, or in one for each step."""
     for task in program.tasks.values():
-        if task.type == "ACTOR_CREATION_TASK":
-            group = f"{int(task.submitted):034x}{'01'}"
-            task.resources = [f"bundle_group_{group}", f"CPU_group_{group}", f"CPU_group_1_{group}"]
+        if task.type == "ACTOR_CREATION_TASK" and task.name in names:
+            number = int(task.submitted) if group_of_step else 1
+            task.resources = names_in_group(number)
+            task.cpus = 0.0
+            task.gpus = 0.0
+
+
+@pytest.mark.parametrize(("together", "cpus", "count"), [
+    (True, 0.0, 2),
+    (True, 1.0, 0),  # the CPUs of the group are not known, so these may not be enough
+    (False, 0.0, 0),  # the bundle may have place for one of them
+])  # fmt: skip
+@pytest.mark.parametrize("group_of_step", [True, False])
+def test_actors_of_a_placement_group_are_kept_if_all_were_there_at_one_time_and_nothing_else(
+    together, cpus, count, group_of_step, tmp_path
+):
+    path = write_source(tmp_path, TWO_ACTORS.format(end=""))
+    program = make_two_actors(path, 4.0, together)
+    use_groups(program, ["Sampler", "Trainer"], group_of_step)
     if cpus:
         add_task_to_each_step(program, cpus, [])
     found = new_actors.find(program, make_steps(f"{path}:2"))
-    assert bool(found) == (not cpus)
+    assert len(found) == count
     if found:
         assert "keep their state, their memory and their placement group" in found[0].price
+
+
+@pytest.mark.parametrize(("together", "count"), [(True, 2), (False, 0)])
+def test_actors_of_two_placement_groups_are_kept_only_if_both_groups_were_there_at_one_time(
+    together, count, tmp_path
+):
+    """A group that is removed before the next one is made may have had the same GPU."""
+    path = write_source(tmp_path, TWO_ACTORS.format(end=""))
+    program = make_two_actors(path, 4.0, together)
+    use_groups(program, ["Sampler"], group_of_step=True)
+    for task in program.tasks.values():
+        if task.type == "ACTOR_CREATION_TASK" and task.name == "Trainer":
+            task.resources = names_in_group(100 + int(task.submitted))
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
+
+
+@pytest.mark.parametrize(("together", "count"), [(True, 2), (False, 0)])
+def test_an_actor_beside_a_placement_group_is_kept_only_if_both_were_there_at_one_time(
+    together, count, tmp_path
+):
+    path = write_source(tmp_path, TWO_ACTORS.format(end=""))
+    program = make_two_actors(path, 4.0, together, resources=["GPU"], gpus=1.0)
+    program.recording.clusters[0].gpus = [1.0]
+    use_groups(program, ["Sampler"], group_of_step=True)
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
+
+
+def add_group(program: Program) -> None:
+    """Add a task that runs in a placement group all the time: what the group has is not known."""
+    names = names_in_group(7)
+    task = Task("8" * 48, "Trainer", "NORMAL_TASK", resources=names, submitted=1.0)
+    task.execute = (1.0, 9.0)
+    task.finished = 9.0
+    program.tasks[task.task] = task
+
+
+@pytest.mark.parametrize(("values", "count"), [
+    ({"resources": ["GPU"], "gpus": 1.0}, 0),  # the group may have the other GPUs
+    ({"cpus": 1.0}, 0),
+    ({}, 2),  # the actors hold nothing
+])  # fmt: skip
+def test_actors_are_not_kept_beside_a_placement_group_if_they_hold_something(
+    values, count, tmp_path
+):
+    path = write_source(tmp_path, TWO_ACTORS.format(end="ray.kill(sampler)"))
+    program = make_two_actors(path, 4.0, False, **values)
+    program.recording.clusters[0].gpus = [4.0]
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == 2
+    program = make_two_actors(path, 4.0, False, **values)
+    program.recording.clusters[0].gpus = [4.0]
+    add_group(program)
+    assert len(new_actors.find(program, make_steps(f"{path}:2"))) == count
+
+
+def test_gpus_that_a_placement_group_has_are_not_free(tmp_path):
+    path = write_source(tmp_path, SERIAL)
+    program = make_serial(path, resources=["GPU"], gpus=1.0)
+    program.recording.clusters[0].gpus = [4.0]
+    add_group(program)
+    assert not waiting.find(program, make_steps(f"{path}:2"))
 
 
 def test_a_resource_of_a_user_is_no_placement_group(tmp_path):

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from made_programs import LINE, Builder
+from raymeter.profile.events import Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps, find_steps
 from raymeter.simulate.without_data import without_data
@@ -15,6 +16,7 @@ SUBMISSIONS = 8
 THREAD = 1
 HELPER = 7
 HELPER_TASK = "e" * 48
+EPOCHS_BEGIN = 5.0
 
 
 def task_of(step: int, number: int) -> str:
@@ -181,17 +183,20 @@ def test_a_program_that_is_one_statement_has_the_steps_of_the_loop_inside():
 
 
 def make_epochs(
-    begin: int, ask: int, passes: int = PASSES, entry: int = 0, calls_of_run: int = 3
+    begin: int, ask: int, passes: int = PASSES, entry: int = 0, calls_of_run: int = 3, **others
 ) -> Program:
     """Return a loop over epochs, in which one line makes all calls: it begins an iteration, and asks for batches.
 
     begin, ask: these two instructions; entry: the number of the first run of the library's function, which makes so
-    many calls, if it is known. Before it, workers start for as long as two epochs take.
+    many calls, if it is known. Before it, the driver does other things for as long as two epochs take. others: what
+    comes before and after that.
     """
     builder = Builder()
-    builder.call("put", 1.0 - 2 * PASS_SECONDS, 0.01, object="c" * 56, line="/made/train.py:3")
+    add_others(builder, **others)
+    time = EPOCHS_BEGIN - 2 * PASS_SECONDS
+    builder.call("put", time, 0.01, object="c" * 56, line="/made/train.py:3")
     for step in range(passes):
-        time = 1.0 + PASS_SECONDS * step
+        time = EPOCHS_BEGIN + PASS_SECONDS * step
         for number in range(3):
             values = {"name": "Stats.update", "instruction": begin if number == 0 else ask}
             task = task_of(step, number)
@@ -200,6 +205,45 @@ def make_epochs(
                 values["entry"] = entry + (3 * step + number) // calls_of_run
             builder.call("call", start, 0.001, kind="method", task=task, line=LINE, **values)
     return builder.program()
+
+
+def add_others(
+    builder: Builder, before: float = 0.0, after: float = 0.0, is_start: bool = False
+) -> None:
+    """Add a call that submits a task, which ends after so many seconds, and a wait for one after the epochs.
+
+    is_start: the worker starts in most of the time before, and no call of the thread waits for it, as in a library.
+    """
+    if before:
+        begin = EPOCHS_BEGIN - 2 * PASS_SECONDS - before
+        end = begin + before
+        name = "b" * 48
+        builder.call(
+            "call", begin, 0.01, kind="task", task=name, name="read", line="/made/train.py:2"
+        )
+        process = builder.process_of("read")
+        builder.recording.processes[-1].start = end - 0.2 if is_start else begin - 1.0
+        executed = end - 0.1 if is_start else begin + 0.1
+        task = Task(name, "read", "NORMAL_TASK", pid=builder.pid_of(process), submitted=begin)
+        task.execute = (executed, end)
+        task.finished = end
+        builder.recording.tasks.append(task)
+    if after:
+        begin = EPOCHS_BEGIN + PASS_SECONDS * PASSES
+        objects = [f"{'b' * 48}01000000"]
+        builder.call("get", begin, after, objects=objects, count=1, line="/made/train.py:9")
+
+
+@pytest.mark.parametrize(("others", "count"), [
+    ({"before": 0.5, "after": 0.5}, PASSES),
+    ({"after": 3.0}, 1),
+    ({"before": 3.0}, 1),
+    ({"before": 3.0, "is_start": True}, PASSES),
+])  # fmt: skip
+def test_runs_of_a_statement_are_steps_if_little_work_is_outside_of_them(others, count):
+    """What a worker takes to start is no work. The runs take 1.2 s, the rest of the program 0.4 s and the others."""
+    steps = find_steps(make_epochs(10, 34, **others))
+    assert steps.count == count
 
 
 @pytest.mark.parametrize("program", [make_epochs(10, 34), make_epochs(10, 10, entry=7)])

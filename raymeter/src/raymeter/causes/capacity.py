@@ -4,10 +4,12 @@
 The CPUs, the GPUs and the memory of the cluster were recorded, and how many CPUs and GPUs each task takes. Of other
 resources, only the names were: as much of them fits as was held at the same time. This also holds for GPUs if tasks
 take a part of one: Ray puts two of num_gpus=0.5 onto one GPU, where each may take twice as long, which was not
-measured. And it holds for tasks of one kind if others hold GPUs, because nothing tells on which nodes these are.
+measured. And it holds for tasks of one kind if others hold GPUs, because nothing tells on which nodes these are, or if
+anything is in a placement group, because nothing tells how many GPUs this has.
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from raymeter.profile.starts import CREATION, NORMAL, begin_of, end_of
 
 GPU = "GPU"
 MAX_MEMORY = 0.5  # of that of the cluster
+# At the end of the names of its resources, which Ray gives in place of CPU, GPU and others.
+PLACEMENT_GROUP = re.compile("_group_([0-9]+_)?[0-9a-f]{36}$")
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class Capacity:
             tasks = holding(resource, self.holders)
             of_name = [holder for holder in tasks if holder.task.name == name]
             seen = most_together(of_name)
-            is_alone = len(of_name) == len(tasks)
+            has_groups = any(map(is_in_placement_group, self.holders))
+            is_alone = len(of_name) == len(tasks) and not has_groups
             fitting = self.fit_on_gpus(of_name) if resource == GPU and is_alone else 0
             self.known[key] = max(1, seen, fitting)
         return self.known[key]
@@ -144,6 +149,16 @@ class Capacity:
 
 def holding(resource: str, holders: Iterable[Holder]) -> list[Holder]:
     return [holder for holder in holders if resource in holder.task.resources]
+
+
+def is_of_placement_group(name: str) -> bool:
+    """Return whether a resource is a part of a placement group: CPU_group_0_ or bundle_group_, and the id."""
+    return PLACEMENT_GROUP.search(name) is not None
+
+
+def is_in_placement_group(holder: Holder) -> bool:
+    """Return whether something takes what it needs from a placement group."""
+    return any(map(is_of_placement_group, holder.task.resources))
 
 
 def most_together(holders: Iterable[Holder]) -> int:

@@ -3,20 +3,22 @@
 
 import itertools
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from raymeter.causes.capacity import GPU, Capacity, Holder, holding
+from raymeter.causes.capacity import (
+    GPU,
+    Capacity,
+    Holder,
+    holding,
+    is_in_placement_group,
+    is_of_placement_group,
+)
 from raymeter.profile.events import Call
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.units import significant
-
-PLACEMENT_GROUP = re.compile(
-    "_group_([0-9]+_)?[0-9a-f]{36}$"
-)  # at the end of the names of its resources
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,12 @@ class KeptActors:
         return f"they keep {', '.join(first)} and {last} from one step to the next."
 
     def have_room(self) -> bool:
-        """Return whether the actors of a step can stay while all else runs as it did."""
+        """Return whether the actors of a step can stay while all else runs as it did.
+
+        What a placement group has is not known, only what its actors take of it. So these stay if all actors of a step
+        were there at one time, and nothing else was. Actors that hold something stay only if no other one, and no task,
+        is in a placement group.
+        """
         (first, _), *_ = self.steps.times
         _, last = self.steps.times[-1]
         others = []
@@ -92,17 +99,18 @@ class KeptActors:
             is_in_steps = holder.begin < last and holder.last_end > first
             if is_in_steps and holder.task.task not in self.replaced:
                 others.append(holder)
-        if self.are_in_placement_groups() and others:
-            return False  # how many CPUs a placement group has is not known, so these may not be enough
+        if self.are_in_placement_groups():
+            phases = map(common_phase, self.groups)
+            return not others and all(phase.is_real for phase in phases)
+        if self.groups and any(map(is_in_placement_group, others)):
+            return False
         enough = {GPU} if self.have_gpus(others) else set()
         return self.have_cpus(others) and have_resources(self.groups, others, enough)
 
     def are_in_placement_groups(self) -> bool:
         """Return whether actors have what they need from a placement group, at least some of them."""
-        names: set[str] = set()
-        for group in self.groups:
-            names |= names_of_resources(group)
-        return any(map(is_of_placement_group, names))
+        kept = itertools.chain.from_iterable(self.groups)
+        return any(map(is_in_placement_group, kept))
 
     def have_cpus(self, others: Sequence[Holder]) -> bool:
         """Return whether the CPUs of kept actors are free, even when the others take most."""
@@ -147,13 +155,13 @@ def have_resources(
 ) -> bool:
     """Return whether it was seen that resources other than CPUs are enough; of those in `enough`, this is known.
 
-    A placement group has what its actors need at one time, because Ray has reserved it. Of all other resources, the
-    actors of each step must have had theirs at one time, and each other holder beside the actors of some step.
+    Of each resource, the actors of each step must have had theirs at one time, and each other holder beside the actors
+    of some step. None of them may be in a placement group.
     """
     by_name: dict[str, list[Phase]] = defaultdict(list)
     for group in groups:
         names = names_of_resources(group).difference(enough)
-        for name in itertools.filterfalse(is_of_placement_group, names):
+        for name in names:
             together = common_phase(holding(name, group))
             by_name[name].append(together)
     for name, phases in by_name.items():
@@ -179,11 +187,6 @@ def names_of_resources(holders: Iterable[Holder]) -> set[str]:
     for holder in holders:
         names.update(holder.task.resources)
     return names
-
-
-def is_of_placement_group(name: str) -> bool:
-    """Return whether a resource is a part of a placement group: CPU_group_0_ or bundle_group_, and the id."""
-    return PLACEMENT_GROUP.search(name) is not None
 
 
 def common_phase(holders: Sequence[Holder]) -> Phase:

@@ -7,11 +7,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from raymeter.profile.counted import TASK_DIGITS
-from raymeter.profile.cuts import MIN_STEPS, SHORTEST_SECONDS, Cut, key_of
+from raymeter.profile.cuts import MIN_COVERED, MIN_STEPS, SHORTEST_SECONDS, Cut, key_of
 from raymeter.profile.events import Call
+from raymeter.profile.starts import Starting
 
-# Less than of a loop with lines of its own: before the first run, Ray starts workers, and they import the library.
-MIN_COVERED_BY_STATEMENT = 0.2
 MIN_CALLS_OF_RUN = 2  # of a library's function, in the mean
 MIN_PASSES = 1.5  # of a loop, in the mean, in one run of the function that makes its calls
 
@@ -32,12 +31,15 @@ def join_passes_of_one_statement(cut: Cut) -> Cut:
     return cut
 
 
-def cut_at_statement(calls: Sequence[Call], begin: float, end: float) -> Cut | None:
+def cut_at_statement(
+    calls: Sequence[Call], begin: float, end: float, starting: Starting
+) -> Cut | None:
     """Return steps that are runs of one statement which makes all calls in a part of a thread's time; None without.
 
     Such a statement is a loop over what a library gives, as in `for batch in dataset.iter_batches()`, in another loop:
     no line calls Ray between two of its runs. From `begin` to `end`, the thread calls Ray. The one that takes most of
-    this time is returned, if that is MIN_COVERED_BY_STATEMENT of it.
+    this time is returned, if that is MIN_COVERED of it. Time before the first run in which workers start does not
+    count, also if no call waits for them: a library waits in ways of its own.
     """
     by_line: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
@@ -49,13 +51,15 @@ def cut_at_statement(calls: Sequence[Call], begin: float, end: float) -> Cut | N
             starts = starts_of_runs(own)
         if len(starts) < MIN_STEPS:
             continue
+        first = starts[0]
         last_end = max(call.end for call in own)
-        covered = (last_end - starts[0]) / max(SHORTEST_SECONDS, end - begin)
+        seconds = end - begin - starting.seconds_between(begin, first)
+        covered = (last_end - first) / max(SHORTEST_SECONDS, seconds)
         content = frozenset(map(key_of, own))
         cut = Cut(key_of(own[0]), calls, starts, last_end, content, alike=1.0, covered=covered)
         if best is None or covered > best.covered:
             best = cut
-    return best if best is not None and best.covered >= MIN_COVERED_BY_STATEMENT else None
+    return best if best is not None and best.covered >= MIN_COVERED else None
 
 
 def starts_of_statement(calls: Sequence[Call]) -> list[float]:

@@ -195,7 +195,7 @@ class Cutter:
             is_better = best is None or cut.is_finer_than(best)
             if is_better and not self.only_collects(cut):
                 best = cut
-        chosen = best or finest or cut_at_statement(calls, begin, end)
+        chosen = best or finest or cut_at_statement(calls, begin, end, self.starting)
         if chosen is None:
             return None
         chosen = join_passes_of_one_statement(chosen)

@@ -10,7 +10,8 @@ Points are the starts and ends of calls of Ray and of the phases of tasks. An ed
   an item of a generator is ready when it was sent, and not at the end of its task;
 * what was written last into a channel of a compiled graph, before the end of the call that reads it;
 * the end of a task, before the next task of its actor or of its worker. If that one was waiting already, the time
-  between them is what Ray takes to begin a task;
+  between them is what Ray takes to begin a task. If it was not, and another worker was free, it only comes after the
+  task whose end makes a worker free;
 * the start of a method that wakes a coroutine of its actor, before the end of that coroutine;
 * the end of storing a result in an event loop, before the next task that was waiting: the loop runs nothing else
   meanwhile.
@@ -28,7 +29,8 @@ from typing import Any
 from raymeter.memory.stores import find_spilling
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
-from raymeter.profile.starts import find_starts
+from raymeter.profile.starts import NORMAL, find_starts
+from raymeter.simulate.free_workers import Ran, find_freeing, most_at_once
 from raymeter.simulate.items import Item, items_of
 from raymeter.simulate.nesting import outermost
 from raymeter.simulate.wakes import find_wakes
@@ -160,6 +162,7 @@ class Builder:
         self.fetches = {fetch.by: fetch for fetch in program.recording.fetches}
         self.writes: dict[str, list[int]] = defaultdict(list)  # into each channel, in their order
         self.wakes: dict[str, str] = {}  # coroutine -> task that woke it
+        self.freeing: dict[str, str] = {}  # normal task -> one that has to end before it
 
     def add_machines(self) -> None:
         for process in self.program.recording.processes:
@@ -271,6 +274,7 @@ class Builder:
         """Connect each task with the call that submitted it, its arguments, and the task before it in its worker."""
         by_worker: dict[str, list[str]] = defaultdict(list)  # by actor or process
         self.find_wakes()
+        self.find_freeing()
         for name, points in self.task_points.items():
             task = self.program.tasks[name]
             process = self.program.process_of(task)
@@ -292,6 +296,20 @@ class Builder:
         """Find which coroutines went on because another method of their actor had begun."""
         begins = {name: self.execution_of(name) for name in self.task_points}
         self.wakes = find_wakes(self.program, begins)
+
+    def find_freeing(self) -> None:
+        """Find after which tasks the normal ones begin, if any worker can run them."""
+        tasks = [self.program.tasks[name] for name in self.task_points]
+        normal = [task for task in tasks if task.type == NORMAL]
+        at_once = most_at_once(self.program, normal)
+        if not at_once:
+            return
+        ran = []
+        for task in normal:
+            name = task.task
+            ready = task.waits_for_node or task.submitted or 0.0
+            ran.append(Ran(name, str(task.pid), self.begin_of(name), self.finish_of(name), ready))
+        self.freeing = find_freeing(ran, at_once)
 
     def execution_of(self, task: str) -> float:
         """Return the time at which the user's function of a task begins."""
@@ -389,7 +407,8 @@ class Builder:
         slots = self.most_at_once(names)
         after = names[slots:]
         for earlier, later in zip(names, after, strict=False):
-            finished = self.task_points[earlier].finished
+            freeing = self.freeing.get(later, earlier)
+            finished = self.task_points[freeing].finished
             start = self.task_points[later].start
             work = self.fetch_of(later)
             if not work:
