@@ -96,6 +96,20 @@ def test_the_memory_of_all_processes_is_their_sum_at_one_time() -> None:
     assert "50 MiB  ray::Replay (2)" in text
 
 
+def test_a_large_process_has_its_first_its_largest_and_its_last_value() -> None:
+    sizes = [10, 300, 200]
+    samples = [
+        Sample(float(time), 1, "python", 0, size * 2**20, made_up.DRIVER)
+        for time, size in enumerate(sizes)
+    ]
+    samples.append(Sample(1.0, 2, "ray::Replay", 0, 50 * 2**20, made_up.WORKER))
+    text = " ".join(render(kept_views(), samples).split())
+    assert (
+        "first largest last process 10 MiB 300 MiB 200 MiB driver (1) "
+        "50 MiB 50 MiB 50 MiB ray::Replay (2)"
+    ) in text
+
+
 def test_the_line_of_an_object_is_known_by_its_reader_its_put_its_task_or_its_size() -> None:
     made = made_up.recording()
     made_up.add_views(made, 1, 20 * MB, read_at=1.0, ends=1.1)

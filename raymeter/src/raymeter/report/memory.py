@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Sequence
 
 from raymeter.findings import Finding
+from raymeter.memory.histories import History, find_histories
 from raymeter.memory.processes import Sample, peak_bytes
 from raymeter.memory.references import IN_USE, Holder, holders_at_peak
 from raymeter.memory.stores import Spilling, find_spilling
@@ -135,7 +136,7 @@ def describe_holder(holder: Holder, name: str) -> list[str]:
 
 
 def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[str]:
-    """Return the processes that had most private memory."""
+    """Return the processes that had most private memory: the first value of each, the largest and the last one."""
     if not samples and not recording.is_of_memory:
         return ["Memory of the processes: not sampled."]
     if not samples:
@@ -146,35 +147,34 @@ def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[
     peak = format_bytes(peak_bytes(list(samples)))
     lines = [
         f"Memory of all processes{where}: at most {peak} (PSS: what they share counts once).",
-        "Memory that a process shares with no other one:",
+        "Memory that a process shares with no other one, in its first sample, in that",
+        "with most of it, and in the last one:",
+        describe_row("first", "largest", "last", "process"),
     ]
     drivers = {process.process for process in recording.drivers}
-    for sample in largest_samples(samples)[:MAX_PROCESSES]:
-        name = "driver" if sample.process in drivers else sample.name
-        line = describe_process(sample, name)
+    for history in find_histories(samples, drivers)[:MAX_PROCESSES]:
+        line = describe_history(history)
         lines.append(line)
     return lines
 
 
-def largest_samples(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the sample of each process in which it has most private memory, the largest first."""
-    largest: dict[tuple[str, int], Sample] = {}
-    for sample in samples:
-        key = sample.process, sample.pid
-        known = largest.get(key)
-        if known is None or sample.private > known.private:
-            largest[key] = sample
-    return sorted(largest.values(), key=lambda sample: -sample.private)
+def describe_history(history: History) -> str:
+    """Return a row of the table of processes."""
+    return describe_row(
+        format_bytes(history.first.private),
+        format_bytes(history.largest.private),
+        format_bytes(history.last.private),
+        f"{history.name} ({history.pid})",
+    )
+
+
+def describe_row(first: str, largest: str, last: str, name: str) -> str:
+    return f"  {first:>9}  {largest:>9}  {last:>9}  {name}"
 
 
 def has_several_hosts(recording: Recording) -> bool:
     hosts = {process.host for process in recording.processes}
     return len(hosts) > 1
-
-
-def describe_process(sample: Sample, name: str) -> str:
-    size = format_bytes(sample.private)
-    return f"  {size:>9}  {name} ({sample.pid})"
 
 
 def host_of(sample: Sample) -> str:
