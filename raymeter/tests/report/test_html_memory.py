@@ -160,6 +160,11 @@ def test_times_before_the_recording_are_negative():
     ]
 
 
+def test_times_are_as_short_as_their_axis_allows():
+    assert TimeAxis(start=0.0, end=12.3, zero=0.0).say(6.873) == "6.9 s"
+    assert TimeAxis(start=0.0, end=0.5, zero=0.0).say(0.25) == "0.25 s"
+
+
 @pytest.mark.optional
 @pytest.mark.skipif(BROWSER is None, reason="no chromedriver: apt-get install chromium-driver")
 @pytest.mark.parametrize("width", [1280, 800])

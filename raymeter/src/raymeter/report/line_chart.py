@@ -19,6 +19,7 @@ HEADROOM = 1.1  # above the highest value
 TICKS = 8  # of the time, at most
 GRID_LINES = 5  # of bytes, at most
 LABEL_PIXELS = 36  # of height, for the two texts at the end of a line
+LONG_SECONDS = 2.0  # of an axis whose texts need no hundredths
 GUTTER_PIXELS = 24  # between a chart and these texts
 AREA = "used"  # the kind of a line below which all is filled
 AT_THE_END = 0.97  # of the time: a line that ends before it has a dot there
@@ -68,7 +69,11 @@ class TimeAxis:
         return (time - self.start) / self.seconds
 
     def say(self, time: float) -> str:
-        return f"{significant(time - self.zero)} s"
+        """Return a time to a tenth of a second, or that of a tick of a shorter axis to three digits."""
+        since = time - self.zero
+        if self.seconds >= LONG_SECONDS:
+            since = round(since, 1)
+        return f"{significant(since)} s"
 
     def ticks(self) -> list[float]:
         """Return round times since zero."""
