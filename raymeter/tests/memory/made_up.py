@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from raymeter.profile.events import Call, Process, Received, Reference, Sent, Store, Task
+from raymeter.profile.events import Call, Process, Received, Reference, Run, Sent, Store, Task
 from raymeter.profile.program import Program, join
 from raymeter.profile.reader import Recording
 
@@ -47,6 +47,22 @@ def add_result(made: Recording, number: int, made_at: float, read_at: float, siz
     received.bytes = size
     received.line = "train.py:9"
     made.received.append(received)
+
+
+def add_item(made: Recording, number: int, made_at: float, read_at: float, size: int) -> str:
+    """Add an item of a generator of the worker, which the driver takes and reads, or does not if `read_at` is 0."""
+    task = TASK.format(700)
+    if number == 0:
+        made.calls.append(Call("call", DRIVER, 700, 0.0, 0.001, line="train.py:7", task=task))
+        made.runs.append(Run(WORKER, "generator", task, by_name="stream"))
+    made.sent.append(
+        Sent(WORKER, 700 + number, by=task, by_name="stream", start=made_at, bytes=size)
+    )
+    item = OBJECT.format(700, 2 + number)
+    if read_at:
+        received = Received(DRIVER, object=item, owner_task=task, start=read_at, bytes=size)
+        made.received.append(received)
+    return item
 
 
 def add_stored_result(made: Recording, step: int, start: float, store: float, size: int) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from raymeter.memory.processes import (
     FILE,
     ProcessSampler,
@@ -58,6 +59,14 @@ def test_the_peak_is_the_largest_sum_at_one_time() -> None:
 def test_half_a_line_is_left_out(tmp_path: Path) -> None:
     line = '{"time": 1.0, "pid": 1, "name": "a", "pss": 2, "private": 1}\n'
     (tmp_path / FILE).write_text(line + '{"time": 2.0, "pi', encoding="utf-8")
+    assert read_samples(tmp_path) == [Sample(1.0, 1, "a", 2, 1)]
+
+
+@pytest.mark.parametrize("damaged", ["{", "[1]", "7", '{"time": 1}', '{"time": "soon"}'])
+def test_lines_that_are_no_samples_are_left_out(tmp_path: Path, damaged: str) -> None:
+    line = '{"time": 1.0, "pid": 1, "name": "a", "pss": 2, "private": 1}\n'
+    soon = line.replace("1.0", '"soon"')
+    (tmp_path / FILE).write_text(f"{damaged}\n{soon}{line}", encoding="utf-8")
     assert read_samples(tmp_path) == [Sample(1.0, 1, "a", 2, 1)]
 
 

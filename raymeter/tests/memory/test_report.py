@@ -67,7 +67,10 @@ def test_a_profile_without_samples_is_no_all_clear_and_says_what_samples_it() ->
     assert "not your problem" not in text and "smaps_rollup" not in text
     assert text.startswith("It is not known whether memory is a problem")
     assert "`raymeter memory SCRIPT` runs the program" in text
-    assert "Object store: at most 191 MiB of 191 MiB (100 %); nothing was spilled." in text
+    assert (
+        "Object store: at most 191 MiB of 191 MiB (100 %) in 2 samples; nothing was spilled."
+        in text
+    )
     assert "Who keeps objects: not sampled. Memory of the processes: not sampled." in text
 
 
@@ -76,6 +79,26 @@ def test_spilled_bytes_are_said_with_their_time() -> None:
     assert "95.4 MiB spilled in 0 ms, 47.7 MiB restored in 0 ms" in " ".join(
         render(program).split()
     )
+
+
+def test_samples_that_miss_a_full_store_do_not_contradict_what_was_spilled() -> None:
+    program = made_up.with_store(made_up.recording(), 600 * MB, spilled=546 * MB)
+    program.recording.stores[-1].used = 99 * MB
+    text = " ".join(render(program).split())
+    assert "at most 94.4 MiB of 572 MiB (16 %) in 2 samples. They miss the time at which a" in text
+    assert "a store was full: Ray's own sums say 521 MiB spilled in 0 ms, 0 B restored" in text
+    program.recording.stores[-1].used = 500 * MB
+    text = " ".join(render(program).split())
+    assert "at most 477 MiB of 572 MiB (83 %) in 2 samples; 521 MiB spilled" in text
+
+
+def test_objects_on_disk_are_named_if_more_were_kept_than_the_store_had() -> None:
+    program = kept_views()
+    assert "those on disk count, too" not in render(program)
+    program.recording.stores[-1].used = 99 * MB
+    program.recording.stores[-1].spilled = 900 * MB
+    text = " ".join(render(program).split())
+    assert "6.0 s after the start (those on disk count, too): 477 MiB 25 objects" in text
 
 
 def test_objects_in_files_are_named_if_the_store_is_filled_to_more_than_it_has() -> None:
@@ -94,6 +117,20 @@ def test_the_memory_of_all_processes_is_their_sum_at_one_time() -> None:
     assert "at most 500 MiB (PSS: what they share counts once)" in text
     assert "100 MiB  driver (1)" in text
     assert "50 MiB  ray::Replay (2)" in text
+
+
+def test_a_large_process_has_its_first_its_largest_and_its_last_value() -> None:
+    sizes = [10, 300, 200]
+    samples = [
+        Sample(float(time), 1, "python", 0, size * 2**20, made_up.DRIVER)
+        for time, size in enumerate(sizes)
+    ]
+    samples.append(Sample(1.0, 2, "ray::Replay", 0, 50 * 2**20, made_up.WORKER))
+    text = " ".join(render(kept_views(), samples).split())
+    assert (
+        "first largest last process 10 MiB 300 MiB 200 MiB driver (1) "
+        "50 MiB 50 MiB 50 MiB ray::Replay (2)"
+    ) in text
 
 
 def test_the_line_of_an_object_is_known_by_its_reader_its_put_its_task_or_its_size() -> None:

@@ -23,6 +23,7 @@ from raymeter.memory.places import ObjectLines
 from raymeter.memory.processes import Sample
 from raymeter.memory.references import KeptViews, find_kept_views
 from raymeter.memory.stores import Spilling, find_spilling
+from raymeter.memory.streams import Lead, Streams
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.units import format_bytes, format_milliseconds
@@ -43,6 +44,8 @@ MIN_KEPT_SHARE = 0.05  # of the store
 MIN_FILLING_SHARE = 0.3  # of the store, which kept views fill, so that other objects do not fit
 MIN_BACKLOG = 4
 MIN_AHEAD = 8
+FAR_AHEAD = 32  # items of generators, which are too many even if a step has as many
+MIN_GROWING_SHARE = 0.01  # of the store, for a lead that grows all the time
 START_SHARE = 0.3  # of a program without steps, which is left out: imports, and what is loaded once
 AHEAD_FACTOR = 3  # more results than a step makes
 
@@ -72,7 +75,7 @@ def find_memory(program: Program, steps: Steps, samples: list[Sample]) -> list[F
     findings = find_views(program, spilling, MIN_KEPT_SHARE)
     backlog = find_backlog(steps, spilling, lives, program)
     findings += backlog
-    findings += find_producers(steps, spilling, lives)
+    findings += find_producers(program, steps, spilling, lives)
     if spilling.spilled >= MIN_SPILLED_BYTES and not backlog:
         findings.append(describe_spilling(program, steps, spilling, lives))
     findings += find_growing_references(program, steps, spilling)
@@ -200,18 +203,46 @@ def describe_views(views: KeptViews) -> Finding:
     )
 
 
-def find_producers(steps: Steps, spilling: Spilling, lives: list[Life]) -> list[Finding]:
-    """Return a finding for each line whose results wait in the store for their reader."""
-    results = [life for life in lives if life.message.how == "result" and life.message.received]
+def find_producers(
+    program: Program, steps: Steps, spilling: Spilling, lives: list[Life]
+) -> list[Finding]:
+    """Return a finding for each line whose results wait in the store for their reader.
+
+    Results of tasks may wait, as long as they leave room. A generator is told to wait by one word, so it is also said
+    if it is far ahead, or its lead grows all the time.
+    """
+    streams = Streams(program)
+    results = [life for life in lives if life.message.how == "result"]
     findings = []
     for line, group in by_line(results).items():
-        peak = find_peak(map(until_read, group))
         per_step = sum(life.message.sent.weight for life in group) / steps.count
         usual = AHEAD_FACTOR * per_step if steps.count > 1 else 0.0
-        is_full = peak.bytes > FILLED_SHARE * spilling.capacity > 0
-        if is_full and peak.count >= max(MIN_AHEAD, usual):
-            findings.append(describe_producer(line, spilling, peak))
+        peak = find_peak(until_read(life) for life in group if life.message.received)
+        lead = streams.find_lead(group)
+        if is_filling(peak, spilling) and peak.count >= max(MIN_AHEAD, usual):
+            findings.append(describe_producer(line, spilling, Lead(peak, lead.bytes_per_second)))
+        elif is_far_ahead(lead, spilling, usual):
+            findings.append(describe_producer(line, spilling, lead))
     return findings
+
+
+def is_filling(peak: Peak, spilling: Spilling) -> bool:
+    return peak.bytes > FILLED_SHARE * spilling.capacity > 0
+
+
+def is_far_ahead(lead: Lead, spilling: Spilling, usual: float) -> bool:
+    """Return whether it matters how far a generator is ahead: by the bytes, or because it is more and more.
+
+    `usual` items may wait, since a reader may take all of a step at once; very many are said in any case.
+    """
+    count = lead.peak.count
+    share = lead.peak.bytes / max(1, spilling.capacity)
+    if spilling.capacity <= 0 or count < MIN_AHEAD:
+        return False
+    if count >= FAR_AHEAD:
+        grows = lead.bytes_per_second > 0 and share > MIN_GROWING_SHARE
+        return grows or share > MIN_KEPT_SHARE
+    return count >= usual and share > MIN_KEPT_SHARE
 
 
 def until_read(life: Life) -> Life:
@@ -220,17 +251,25 @@ def until_read(life: Life) -> Life:
     return replace(life, start=life.message.sent.end, end=first_read)
 
 
-def describe_producer(line: str, spilling: Spilling, peak: Peak) -> Finding:
+def describe_producer(line: str, spilling: Spilling, lead: Lead) -> Finding:
+    peak = lead.peak
     producer = peak.lives[0].message.sent.by_name or "the producer"
     return Finding(
         cause=AHEAD,
         title=f"{producer} is {peak.count:.0f} items ahead of its reader: {format_bytes(peak.bytes)} wait in a store "
-        f"of {format_bytes(spilling.capacity)}",
+        f"of {format_bytes(spilling.capacity)}{say_growth(lead)}",
         line=line,
         change="Let it wait: _generator_backpressure_num_objects for a generator, a queue with maxsize, or ray.wait "
         "before the next task is submitted.",
         seconds=0.0,
     )
+
+
+def say_growth(lead: Lead) -> str:
+    """Return by how much a lead grows; "" if it does not."""
+    if not lead.bytes_per_second:
+        return ""
+    return f", and {format_bytes(lead.bytes_per_second)} more each second"
 
 
 def find_growing_references(program: Program, steps: Steps, spilling: Spilling) -> list[Finding]:

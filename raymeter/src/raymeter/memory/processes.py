@@ -31,12 +31,27 @@ class Sample:
 
 
 def read_samples(folder: Path) -> list[Sample]:
-    """Return the samples of a profile, in the order of time; none if its processes were not sampled."""
+    """Return the samples of a profile, in the order of time; none if its processes were not sampled.
+
+    Lines that are no samples are left out: the file may be damaged.
+    """
     path = folder / FILE
     if not path.is_file():
         return []
-    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    return [Sample(**json.loads(line)) for line in complete.splitlines()]
+    text = path.read_text(encoding="utf-8", errors="replace")
+    complete, _, _ = text.rpartition("\n")
+    samples = [parse_sample(line) for line in complete.splitlines()]
+    return [sample for sample in samples if sample is not None]
+
+
+def parse_sample(line: str) -> Sample | None:
+    """Return the sample of a line; None if it is none."""
+    try:
+        sample = Sample(**json.loads(line))
+        numbers = sample.time, sample.pid, sample.pss, sample.private
+        return sample if all(number >= 0 for number in numbers) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def peak_bytes(samples: list[Sample]) -> int:

@@ -7,6 +7,9 @@ from itertools import pairwise
 
 from raymeter.profile.events import Store
 
+# Of the store, from which on Ray spills: object_spilling_threshold of Ray 2.44 to 2.60, if a program does not set it.
+SPILL_SHARE = 0.8
+
 
 @dataclass(frozen=True)
 class Spilling:
@@ -22,6 +25,11 @@ class Spilling:
     copy_rate: float = (
         0.0  # bytes per second of a copy into memory that was used before; 0: not measured
     )
+
+    @property
+    def has_missed_peak(self) -> bool:
+        """Return whether more was spilled than the samples explain: Ray spills when a store is nearly full."""
+        return self.spilled > 0 and self.peak_used < SPILL_SHARE * self.capacity
 
 
 def find_spilling(stores: Sequence[Store]) -> Spilling:
@@ -45,7 +53,14 @@ def find_spilling(stores: Sequence[Store]) -> Spilling:
 
 def growth(sums: Sequence[float]) -> float:
     """Return by how much a sum has grown, over all clusters of the program."""
+    return sum_growth(sums)[-1]
+
+
+def sum_growth(sums: Sequence[float]) -> list[float]:
+    """Return by how much a sum has grown since its first value, at each value; 0 at the first one."""
     total = 0.0
+    grown = [total for _ in sums[:1]]
     for earlier, later in pairwise(sums):
         total += later - earlier if later >= earlier else later
-    return total
+        grown.append(total)
+    return grown

@@ -9,6 +9,7 @@ from string import Template
 
 from raymeter.advice import Profile
 from raymeter.findings import Advice
+from raymeter.memory.processes import read_samples
 from raymeter.profile.groups import Group
 from raymeter.report.before_and_after import read_parts
 from raymeter.report.html_memory import draw_memory
@@ -46,7 +47,7 @@ def render(profile: Profile) -> str:
         advice=draw_advice(profile),
         messages=draw_messages(profile),
         steps=draw_steps(profile),
-        memory=draw_memory(recording),
+        memory=draw_memory(recording, read_samples(recording.folder)),
         footer=escape(f"{cost}. {recording.folder}"),
     )
 

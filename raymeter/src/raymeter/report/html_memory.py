@@ -1,74 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the memory of the object store over time for the page."""
+"""Draw the memory of the object store and of the processes over time for the page."""
 
+from collections.abc import Sequence
+
+from raymeter.memory.histories import History, find_histories, sum_histories
+from raymeter.memory.processes import Sample
+from raymeter.memory.stores import Spilling, find_spilling, sum_growth
+from raymeter.profile.events import Store
 from raymeter.profile.reader import Recording
-from raymeter.report.store_samples import StoreSample, store_samples
-from raymeter.units import format_bytes, significant
+from raymeter.report.line_chart import AREA, Line, TimeAxis, draw_lines
+from raymeter.units import format_bytes
 
-WIDTH = 1_000  # of the drawing
-HEIGHT = 200
-HEADROOM = 1.1  # above the highest value
+MAX_PROCESSES = 5  # with a line of their own; the others are summed up
+MIN_TIMES = 2  # for a line
 
 
-def draw_memory(recording: Recording) -> str:
-    """Return the section about memory; "" if there are fewer than two samples, or nothing was in the store."""
-    samples = store_samples(recording)
-    highest = max((max(sample.used, sample.spilled) for sample in samples), default=0)
-    if len(samples) < 2 or not highest:
+def draw_memory(recording: Recording, samples: Sequence[Sample]) -> str:
+    """Return the section about memory; "" if nothing of it is known at two times, or nothing was in the store.
+
+    `samples` are those of the processes. Both charts show the same time.
+    """
+    stores = recording.stores
+    times = [store.time for store in stores]
+    times += [sample.time for sample in samples]
+    if not times:
         return ""
-    scale = Scale(
-        start=samples[0].time,
-        end=samples[-1].time,
-        top=HEADROOM * highest,
-    )
-    used = scale.line([(sample.time, sample.used) for sample in samples])
-    spilled = ""
-    if any(sample.spilled for sample in samples):
-        line = scale.line([(sample.time, sample.spilled) for sample in samples])
-        spilled = f'<path class="spilled" d="M{line}"/>'
-    note = describe_samples(samples)
-    duration = significant(scale.end - scale.start)
-    return (
-        "<section><h2>Memory of the object store</h2>"
-        f'<p class="note">{note}</p>'
-        '<div class="memory">'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
-        'aria-label="Bytes in the object store over time">'
-        f'<path class="used" d="M0 {HEIGHT}L{used}L{WIDTH} {HEIGHT}Z"/>'
-        f"{spilled}</svg>"
-        f'<span style="left:0;top:0">{format_bytes(scale.top)}</span>'
-        '<span style="left:0;bottom:0">0 s</span>'
-        f'<span style="right:0;bottom:0">{duration} s</span>'
-        "</div></section>"
-    )
+    axis = TimeAxis(min(times), max(times), recording.start)
+    charts = draw_store(axis, stores) + draw_processes(axis, recording, samples)
+    if not charts:
+        return ""
+    return f"<section><h2>Memory over time</h2>{charts}</section>"
 
 
-def describe_samples(samples: list[StoreSample]) -> str:
+def draw_store(axis: TimeAxis, stores: Sequence[Store]) -> str:
+    """Return the chart of the object store; "" if there are too few samples of it, or nothing was in it."""
+    spilled = sum_growth([store.spilled for store in stores])
+    is_empty = not any(store.used for store in stores) and not any(spilled)
+    if len(stores) < MIN_TIMES or is_empty:
+        return ""
+    times = [store.time for store in stores]
+    used = [store.used for store in stores]
+    lines = [Line("in the store", AREA, list(zip(times, used, strict=True)))]
+    if any(spilled):
+        written = [round(count) for count in spilled]
+        points = list(zip(times, written, strict=True))
+        lines.append(Line("spilled so far", "spilled", points))
+    chart = draw_lines("Bytes in the object store over time", axis, lines)
+    note = describe_store(find_spilling(stores), len(stores))
+    return f'<h3>Memory of the object store</h3><p class="note">{note}</p>{chart}'
+
+
+def describe_store(spilling: Spilling, samples: int) -> str:
     """Return the highest use, the size of the store, and what was written to disk."""
-    used = max(sample.used for sample in samples)
-    capacity = samples[-1].capacity
-    spilled = max(sample.spilled for sample in samples)
-    text = f"At most {format_bytes(used)} of {format_bytes(capacity)} were used (area)"
-    if used > capacity:
+    used = format_bytes(spilling.peak_used)
+    capacity = format_bytes(spilling.capacity)
+    text = f"At most {used} of {capacity} were used (area)"
+    if spilling.peak_used > spilling.capacity:
         text += ", because objects that do not fit are in files"
-    if not spilled:
+    if not spilling.spilled:
         return f"{text}; nothing was spilled to disk."
-    return f"{text}; {format_bytes(spilled)} were spilled to disk (line)."
+    text += f"; {format_bytes(spilling.spilled)} were spilled to disk (line)."
+    if spilling.has_missed_peak:
+        text += f" The {samples} samples miss the time at which a store was full."
+    return text
 
 
-class Scale:
-    """The positions of times and bytes in the drawing."""
+def draw_processes(axis: TimeAxis, recording: Recording, samples: Sequence[Sample]) -> str:
+    """Return the chart of the largest processes; "" without samples at two times."""
+    times = {sample.time for sample in samples}
+    if len(times) < MIN_TIMES:
+        return ""
+    drivers = {process.process for process in recording.drivers}
+    histories = find_histories(samples, drivers)
+    largest = histories[:MAX_PROCESSES]
+    others = histories[MAX_PROCESSES:]
+    lines = []
+    for number, history in enumerate(largest):
+        line = line_of(history, f"line-{number}")
+        lines.append(line)
+    if others:
+        lines.append(Line(name_others(others), "others", sum_histories(others)))
+    chart = draw_lines("Private memory of the processes over time", axis, lines)
+    note = (
+        "What a process shares with no other one, so without the object store and without files. "
+        "0 s is when recording began."
+    )
+    return f'<h3>Private memory of the processes</h3><p class="note">{note}</p>{chart}'
 
-    def __init__(self, start: float, end: float, top: float) -> None:
-        self.start = start
-        self.end = end
-        self.top = top
 
-    def line(self, values: list[tuple[float, int]]) -> str:
-        """Return the points of a line as SVG."""
-        points = []
-        for time, count in values:
-            left = WIDTH * (time - self.start) / max(1e-9, self.end - self.start)
-            top = HEIGHT * (1 - count / self.top)
-            points.append(f"{left:.1f} {top:.1f}")
-        return "L".join(points)
+def line_of(history: History, kind: str) -> Line:
+    points = [(sample.time, sample.private) for sample in history.samples]
+    return Line(f"{history.name} ({history.pid})", kind, points)
+
+
+def name_others(others: Sequence[History]) -> str:
+    return "1 other process" if len(others) == 1 else f"{len(others)} others together"

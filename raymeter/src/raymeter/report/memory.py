@@ -5,9 +5,11 @@ import textwrap
 from collections.abc import Sequence
 
 from raymeter.findings import Finding
+from raymeter.memory.histories import History, find_histories
 from raymeter.memory.processes import Sample, peak_bytes
-from raymeter.memory.references import IN_USE, Holder, holders_at_peak
+from raymeter.memory.references import IN_USE, Holder, distinct_bytes, holders_at_peak
 from raymeter.memory.stores import Spilling, find_spilling
+from raymeter.profile.events import Reference, Store
 from raymeter.profile.lost import say_errors
 from raymeter.profile.program import Program
 from raymeter.profile.reader import Recording
@@ -60,20 +62,32 @@ def describe_answer(findings: Sequence[Finding], recording: Recording) -> str:
 
 
 def describe_store(recording: Recording) -> str:
-    """Return one sentence about the object stores of all nodes."""
+    """Return what was in the object stores of all nodes, and what went to disk.
+
+    Samples may miss the time at which a store was full, while the sums of Ray count all that was spilled. If they do
+    not fit together, the text says so.
+    """
     spilling = find_spilling(recording.stores)
     if not spilling.capacity:
         return "Object store: unknown, because no raylet has answered."
     share = significant(100 * spilling.peak_used / spilling.capacity, 2)
     used = format_bytes(spilling.peak_used)
     capacity = format_bytes(spilling.capacity)
-    text = f"Object store: at most {used} of {capacity} ({share} %)"
+    in_samples = say_samples(recording.stores)
+    text = f"Object store: at most {used} of {capacity} ({share} %) {in_samples}"
     if spilling.fallback:
         in_files = format_bytes(spilling.fallback)
         text += f", of which {in_files} were in files, because it was full"
     if not spilling.spilled:
         return f"{text}; nothing was spilled."
+    if spilling.has_missed_peak:
+        text += ". They miss the time at which a store was full: Ray's own sums say"
+        return f"{text} {describe_disk(spilling)}."
     return f"{text}; {describe_disk(spilling)}."
+
+
+def say_samples(stores: Sequence[Store]) -> str:
+    return "in 1 sample" if len(stores) == 1 else f"in {len(stores)} samples"
 
 
 def describe_disk(spilling: Spilling) -> str:
@@ -94,12 +108,25 @@ def describe_holders(program: Program) -> list[str]:
     if not holders:
         return ["Who keeps objects: unknown, or no object of 100 KiB or more was kept."]
     moment = holders[0].time - recording.start
-    lines = [f"Who kept objects in the sample with most of them, {moment:.1f} s after the start:"]
+    disk = say_disk(recording, holders)
+    lines = [
+        f"Who kept objects in the sample with most of them, {moment:.1f} s after the start{disk}:"
+    ]
     names = name_processes(recording)
     for holder in holders[:MAX_HOLDERS]:
         name = names.get(holder.process, f"process {holder.pid}")
         lines += describe_holder(holder, name)
     return lines
+
+
+def say_disk(recording: Recording, holders: Sequence[Holder]) -> str:
+    """Return why more may be kept than the samples of the store have; "" if it is not more."""
+    spilling = find_spilling(recording.stores)
+    objects: list[Reference] = []
+    for holder in holders:
+        objects += holder.objects
+    is_more = distinct_bytes(objects) > spilling.peak_used
+    return " (those on disk count, too)" if is_more and spilling.spilled else ""
 
 
 def name_processes(recording: Recording) -> dict[str, str]:
@@ -135,7 +162,7 @@ def describe_holder(holder: Holder, name: str) -> list[str]:
 
 
 def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[str]:
-    """Return the processes that had most private memory."""
+    """Return the processes that had most private memory: the first value of each, the largest and the last one."""
     if not samples and not recording.is_of_memory:
         return ["Memory of the processes: not sampled."]
     if not samples:
@@ -146,35 +173,34 @@ def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[
     peak = format_bytes(peak_bytes(list(samples)))
     lines = [
         f"Memory of all processes{where}: at most {peak} (PSS: what they share counts once).",
-        "Memory that a process shares with no other one:",
+        "Memory that a process shares with no other one, in its first sample, in that",
+        "with most of it, and in the last one:",
+        describe_row("first", "largest", "last", "process"),
     ]
     drivers = {process.process for process in recording.drivers}
-    for sample in largest_samples(samples)[:MAX_PROCESSES]:
-        name = "driver" if sample.process in drivers else sample.name
-        line = describe_process(sample, name)
+    for history in find_histories(samples, drivers)[:MAX_PROCESSES]:
+        line = describe_history(history)
         lines.append(line)
     return lines
 
 
-def largest_samples(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the sample of each process in which it has most private memory, the largest first."""
-    largest: dict[tuple[str, int], Sample] = {}
-    for sample in samples:
-        key = sample.process, sample.pid
-        known = largest.get(key)
-        if known is None or sample.private > known.private:
-            largest[key] = sample
-    return sorted(largest.values(), key=lambda sample: -sample.private)
+def describe_history(history: History) -> str:
+    """Return a row of the table of processes."""
+    return describe_row(
+        format_bytes(history.first.private),
+        format_bytes(history.largest.private),
+        format_bytes(history.last.private),
+        f"{history.name} ({history.pid})",
+    )
+
+
+def describe_row(first: str, largest: str, last: str, name: str) -> str:
+    return f"  {first:>9}  {largest:>9}  {last:>9}  {name}"
 
 
 def has_several_hosts(recording: Recording) -> bool:
     hosts = {process.host for process in recording.processes}
     return len(hosts) > 1
-
-
-def describe_process(sample: Sample, name: str) -> str:
-    size = format_bytes(sample.private)
-    return f"  {size:>9}  {name} ({sample.pid})"
 
 
 def host_of(sample: Sample) -> str:
