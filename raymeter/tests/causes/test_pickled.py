@@ -271,7 +271,20 @@ def test_a_variable_for_which_the_class_asks_is_the_advised_setting(tmp_path):
     for alternatives_of_message in (measured, {}):
         finding = find(make_program(TENSOR, alternatives=alternatives_of_message, own_pickling=own))
         assert finding.settings == {"BATCH_WAY": "numpy"}
-        assert finding.change.startswith("Set BATCH_WAY=numpy before Ray starts: data.Batch asks")
+        start = "Set BATCH_WAY=numpy before Ray starts, which may help: data.Batch asks for this variable"
+        assert finding.change.startswith(start)
+
+
+def test_the_saving_of_the_fields_as_arrays_is_the_most_that_a_setting_may_save(tmp_path):
+    file = tmp_path / "data.py"
+    file.write_text(CLASS_WITH_TWO_WAYS)
+    os.utime(file, (0, 0))
+    measured = {"as it is": NOW, "without its own pickling": FAST}
+    own = replace(OWN, line=f"{file}:5")
+    assert find(make_program(TENSOR, alternatives=measured, own_pickling=own)).is_limit
+    assert not find(make_program(TENSOR, alternatives=measured, own_pickling=OWN)).is_limit
+    tensors = find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": FAST}))
+    assert not tensors.is_limit
 
 
 def test_a_class_in_a_file_that_was_changed_later_asks_for_nothing_known(tmp_path):

@@ -89,6 +89,27 @@ def test_a_slow_message_is_measured_once_although_the_budget_is_spent(made_recor
     assert not measure({"x": np.arange(10)}, seconds=1.0)
 
 
+def test_the_first_messages_of_all_kinds_have_one_limit(made_recorder, monkeypatch):
+    measured = []
+
+    def measure_as_long_as_allowed(value, event, known, has_time):
+        measured.append(value)
+        while has_time():
+            time.sleep(0.001)
+        return {"as it is": {"serialise": 0.1}}
+
+    monkeypatch.setattr(calls.alternatives, "measure", measure_as_long_as_allowed)
+    monkeypatch.setattr(calls, "MAX_FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(calls, "ALL_FIRST_SECONDS", 0.25)
+    made_recorder.spend_extra("alternatives", 100.0)
+    for kind in range(20):
+        calls.add_alternatives({"seconds": 1.0}, kind, kind)
+    assert 0 < len(measured) <= 3  # fewer on a busy machine
+    made_recorder.extra_seconds["alternatives"] = -0.05
+    calls.add_alternatives({"seconds": 1.0}, 19, 19)
+    assert measured[-1] == 19  # the budget has time again
+
+
 def test_a_fast_message_is_measured_when_there_is_time_again(made_recorder):
     made_recorder.spend_extra("alternatives", 100.0)
     calls.measured_kinds["kind"] = {"as it is": {"serialise": 0.1}}

@@ -125,6 +125,68 @@ def test_no_code_of_a_users_class_runs():
     assert Counted.made == 0
 
 
+class Sequence(namedtuple("Sequence", ["ids"])):
+    """Has a dict of attributes besides its items."""
+
+
+class OwnItems(namedtuple("OwnItems", ["ids"])):
+    """Says itself which items it has."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        raise AssertionError("code of the user has run")
+
+    __len__ = __getitem__ = __iter__
+
+
+class OwnList(list):
+    """Has a dict of attributes besides its items."""
+
+
+def with_tokens(value):
+    """Return an object with an attribute that takes long to pickle."""
+    value.tokens = [str(number) for number in range(50_000)]
+    return value
+
+
+@pytest.mark.parametrize("value", [
+    with_tokens(Sequence(torch.ones(20_000))),
+    with_tokens(OrderedDict(ids=torch.ones(20_000))),
+])  # fmt: skip
+def test_a_container_with_attributes_is_not_sent_without_them(value):
+    assert conversions.tensors_to_arrays(value) is value
+    measured = measure([value, torch.ones(20_000)])
+    assert measured["numpy arrays"]["inband_bytes"] > 280_000  # the attribute's
+
+
+@pytest.mark.parametrize("make", [
+    lambda number: with_tokens(Sequence(number)),
+    lambda number: with_tokens(OwnList([number])),
+    lambda number: OwnItems(number),
+])  # fmt: skip
+def test_rows_with_more_than_columns_hold_are_no_table(make):
+    first = make(1)
+    rows = [first, *[make(number) for number in range(3)]] * 100
+    assert conversions.columns(rows) is rows
+
+
+def test_the_metadata_of_a_state_dict_is_kept_and_no_column():
+    state = torch.nn.Linear(200, 100).state_dict()
+    made = conversions.tensors_to_arrays(state)
+    assert made is not state and made._metadata == state._metadata
+    counts = OrderedDict({f"word {number}": number for number in range(2_000)})
+    assert conversions.columns(counts) is not counts
+    counts._metadata = {}
+    assert conversions.columns(counts) is counts
+
+
+def test_a_named_tuple_that_gives_its_items_itself_is_not_asked():
+    value = [OwnItems(torch.ones(20_000)), torch.ones(20_000)]
+    made = conversions.tensors_to_arrays(value)
+    assert made[0] is value[0] and made[1] is not value[1]
+
+
 def test_a_part_of_a_container_has_its_type():
     counts = Counter({f"word {number}": number for number in range(100_000)})
     words = OrderedDict(counts)

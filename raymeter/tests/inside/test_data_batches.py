@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,6 +56,7 @@ def recorded(monkeypatch):
     monkeypatch.setattr(data_batches, "counts", {})
     monkeypatch.setattr(data_batches, "functions", {})
     monkeypatch.setattr(ray_internals, "current_name", lambda: "MapBatches(embed)")
+    monkeypatch.setattr(ray_internals, "current_task", lambda: "task")
     monkeypatch.setattr(ray_internals, "data_transformer", lambda: transformer)
     # The function around the user's one is Ray's own.
     inner = Transformer(embed)._transform_fns[1].func.__code__
@@ -102,6 +104,158 @@ def test_a_function_that_makes_lists_of_arrays_is_known_by_its_code(recorded, mo
         Accessor.batch_to_block(make_batch([[0.5, 1.5]] * ROWS))
     assert recorded[1]["function"] == "embed_as_lists"
     assert recorded[1]["to_list_seconds"] > 0
+
+
+def run_task(monkeypatch, task: str, function, batch, times: int = 2) -> None:
+    """Make blocks of a batch in a task that runs a function."""
+    transformer = Transformer(function)
+    monkeypatch.setattr(ray_internals, "current_task", lambda: task)
+    monkeypatch.setattr(ray_internals, "data_transformer", lambda: transformer)
+    for _ in range(times):
+        Accessor.batch_to_block(batch)
+
+
+def test_functions_with_one_name_keep_their_lines_and_are_all_measured(recorded, monkeypatch):
+    batch = make_batch([[0.5, 1.5]] * ROWS)
+    run_task(monkeypatch, "first", embed, batch)
+    run_task(monkeypatch, "second", embed_as_lists, batch)
+    names = [event["function"] for event in recorded]
+    assert names == ["embed", "embed", "embed_as_lists", "embed_as_lists"]
+    assert len({event["line"] for event in recorded}) == 2
+    assert [("array_seconds" in event) for event in recorded] == [False, True] * 2
+
+
+def test_the_functions_of_very_many_tasks_are_not_kept(recorded, monkeypatch):
+    batch = make_batch([[0.5, 1.5]] * ROWS)
+    monkeypatch.setattr(data_batches, "MAX_TASKS", 3)
+    for number in range(8):
+        run_task(monkeypatch, f"task {number}", embed, batch, times=1)
+    assert len(data_batches.functions) <= 3
+    assert sum("array_seconds" in event for event in recorded) == 1
+
+
+def refuse(*_):
+    raise ConnectionError("code of the user has run")
+
+
+def make_proxy_class() -> type:
+    """Return a class whose objects are as those of a library whose connection is closed. pytest would ask it."""
+    meta = type("Meta", (type,), {"__getattribute__": refuse})
+    return meta("Proxy", (), {"__getattribute__": refuse})
+
+
+class Rows(list):
+    __iter__ = __reversed__ = refuse
+
+
+class Kinds:
+    """As Ray Data's description of a function with its arguments."""
+
+    def __init__(self, *values):
+        self.values = list(values)
+
+
+Kinds.__module__ = f"{ray_internals.DATA_PACKAGE}made"
+
+
+@pytest.mark.parametrize("make", [
+    make_proxy_class,
+    lambda: object.__new__(make_proxy_class()),
+    lambda: Rows([1]),
+])  # fmt: skip
+def test_arguments_of_the_users_function_are_not_asked(make):
+    assert data_batches.search(Kinds(embed, make()))[1] == "embed"
+
+
+def test_a_variable_without_a_value_hides_no_function():
+    def transform():
+        return later, embed_inside
+
+    embed_inside = embed
+    module = transform.__code__.replace(co_filename=f"{ray_internals.FOLDER}/made.py")
+    transform.__code__ = module
+    assert data_batches.search(Kinds(transform))[1] == "embed"
+    later = 1
+
+
+def test_a_function_that_says_that_it_wraps_a_strange_object_has_its_own_line():
+    def wrapper():
+        pass
+
+    wrapper.__wrapped__ = object.__new__(make_proxy_class())
+    line, name, _ = data_batches.search(Kinds(wrapper))
+    assert (line, name) == (f"{__file__}:{wrapper.__code__.co_firstlineno}", "wrapper")
+
+
+class Number:
+    __array__ = __float__ = __len__ = __iter__ = refuse
+
+
+def objects() -> numpy.ndarray:
+    """Return an array of Python objects, of which one is the user's."""
+    array = numpy.empty(2, dtype=object)
+    array[1] = Number()
+    return array
+
+
+@pytest.mark.parametrize("others", [
+    {"embedding": [0.5, Number(), 1.5]},
+    {"person": [Number()]},
+    {"person": [{"age": [Number()]}]},
+    {"person": objects()},
+])  # fmt: skip
+def test_a_batch_with_objects_of_the_user_is_made_once(recorded, others):
+    batch = {"embedding": [0.5, 1.5]} | others
+    made = []
+
+    def make_block(batch):
+        made.append(batch)
+
+    for _ in range(2):
+        lists = {"embedding": batch["embedding"]}
+        event = data_batches.describe_batch(make_block, batch, lists, lambda: True)
+        assert "array_seconds" not in event
+    assert not made
+
+
+@pytest.mark.parametrize("others", [
+    {"text": ["a", None]},
+    {"row": [{"a": [1, numpy.float32(2)]}]},
+    {"text": numpy.array(["a", b"b"], dtype=object)},
+])  # fmt: skip
+def test_a_batch_with_texts_and_rows_is_measured(recorded, others):
+    batch = {"embedding": [0.5, 1.5]} | others
+    lists = {"embedding": batch["embedding"]}
+    for _ in range(2):
+        event = data_batches.describe_batch(dict, batch, lists, lambda: True)
+    assert event["array_seconds"] >= 0
+
+
+def test_lists_of_a_large_array_are_made_of_its_first_rows():
+    lengths = []
+
+    class Column(numpy.ndarray):
+        def tolist(self):
+            lengths.append(len(self))
+            time.sleep(0.01)
+
+    column = numpy.zeros((40_000, 100)).view(Column)
+    seconds = data_batches.measure_to_list({"embedding": column})
+    assert lengths[0] * 800 <= data_batches.MAX_LIST_BYTES
+    assert seconds >= 0.0099 * 40_000 / lengths[0]
+
+
+def test_a_block_is_gone_while_the_task_still_runs():
+    known = []
+
+    def run():
+        block = numpy.zeros(3)
+        known.append(weakref.ref(block))
+        ray_internals.take_local(sys._getframe(), "block")
+        del block
+        return known[0]()
+
+    assert run() is None
 
 
 def test_rows_of_several_lengths_have_no_array(recorded):

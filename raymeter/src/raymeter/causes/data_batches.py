@@ -47,7 +47,10 @@ def is_measured(batch: Batch) -> bool:
 
 
 def saved_seconds(batch: Batch) -> float:
-    """Return what arrays save of a batch that was measured: also making the lists, if they are made of arrays."""
+    """Return what arrays save of a batch that was measured: also making the lists, if they are made of arrays.
+
+    A function that calls tolist() may do this for something else, so that this is the most that is saved.
+    """
     array_seconds = batch.array_seconds or 0.0
     return batch.seconds - array_seconds + batch.to_list_seconds
 
@@ -72,6 +75,7 @@ def make_finding(
         savings=savings,
         price=PRICE,
     )
+    finding.is_limit = any(batch.to_list_seconds for batch in measured)
     if waits_unseen(program, steps):
         workers = {batch.process for batch in batches}
         finding.unseen_seconds = seconds / len(workers)
@@ -93,5 +97,5 @@ def describe(batches: list[Batch], measured: list[Batch]) -> str:
     )
     to_list = median(batch.to_list_seconds for batch in measured)
     if to_list:
-        text += f". Making the lists (tolist) takes {format_milliseconds(to_list)}"
+        text += f". Making such lists of arrays (tolist, which it calls) takes {format_milliseconds(to_list)}"
     return text

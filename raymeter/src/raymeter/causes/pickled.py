@@ -43,8 +43,8 @@ LIBRARY_CHANGE = (
     "Send the fields as arrays: {class} belongs to a library, and pickles itself ({line})."
 )
 VARIABLE_CHANGE = (
-    "Set {setting} before Ray starts: {class} asks for this variable when it pickles itself ({line}). `raymeter try` "
-    "measures it. Or send the fields as arrays."
+    "Set {setting} before Ray starts, which may help: {class} asks for this variable when it pickles itself ({line}). "
+    "`raymeter try` measures it. Or send the fields as arrays, of which the saving was measured."
 )
 LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/")
 ITS_ARRAYS = "its arrays"  # the name of the alternative, in inside/conversions.py
@@ -186,8 +186,10 @@ def make_finding(
     saved_seconds = total(savings) / steps.count
     finding = build_finding(group, kind, change, savings, saved_seconds)
     finding.settings = settings_of(program, group, kind, change)
-    # Readers at once may save less than what sending takes longer, before them, adds.
-    finding.is_limit = saved.is_sent_slower
+    # What a setting of the class saves was not measured. Readers at once may save less than what sending takes longer,
+    # before them, adds.
+    has_own_setting = bool(finding.settings) and kind.fits is pickles_itself
+    finding.is_limit = saved.is_sent_slower or has_own_setting
     use = find_use(group)
     if other.convert > MAX_CONVERT_SHARE * saved.seconds:
         add_conversion(finding, other.convert, saved.seconds, use)

@@ -42,6 +42,9 @@ MIN_PART_BYTES = 2**16  # of an array that is compared with earlier ones
 FIRST_PASSES = 5  # times its serialisation, which a message of a new kind may be measured
 FIRST_SECONDS = 0.5  # that it may take in any case
 MAX_FIRST_SECONDS = 2.0
+ALL_FIRST_SECONDS = (
+    4.0  # that first messages of all kinds may take in a process; then only what the budget has
+)
 MAX_FIRST_BYTES = (
     64 * 2**20
 )  # of a message that is measured although it may be the only one of its kind
@@ -729,14 +732,16 @@ def is_described(count):
 def add_alternatives(event, kind, value):
     """Measure a message of this kind in other ways, as many as there is time for; later ones in later messages.
 
-    A slow message is measured at least once, although this takes longer than its share of the budget.
+    A slow message is measured at least once, although this takes longer than its share of the budget. A program with
+    very many lines that send would spend seconds on each: together they have a limit.
     """
     known = measured_kinds.get(kind, {})
     if alternatives.is_complete(known):
         return
     begin = time.perf_counter()
     first = FIRST_SECONDS + FIRST_PASSES * event["seconds"]
-    allowed = 0.0 if known else min(MAX_FIRST_SECONDS, first)
+    left = ALL_FIRST_SECONDS - recorder.first_seconds
+    allowed = 0.0 if known else min(MAX_FIRST_SECONDS, first, left)
 
     def has_time():
         passed = time.perf_counter() - begin
@@ -745,7 +750,10 @@ def add_alternatives(event, kind, value):
     if has_time():
         event["alternatives"] = alternatives.measure(value, event, known, has_time)
         measured_kinds[kind] = event["alternatives"]
-        recorder.spend_extra("alternatives", time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        recorder.spend_extra("alternatives", seconds)
+        if not known:
+            recorder.first_seconds += seconds
 
 
 def make_deserialise_wrapper(original):

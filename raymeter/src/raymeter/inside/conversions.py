@@ -17,6 +17,7 @@ MIN_ROWS = 256  # of a list or a dict that becomes columns
 MANY_PARTS = 64  # arrays, chunks or columns that become one
 VIEW_FACTOR = 1.2  # of the memory that a view looks at, and its own bytes
 MIN_BYTES_OF_ARRAY = 2**16
+WITH_CONTENT = (*containers.LISTED, dict, str, bytes, bytearray, int, float, complex)
 CHUNK = 2**16  # numbers of rows that become an array together
 MOST = 0.9  # of the bytes of an object that its arrays have, so that nothing else in it takes long to pickle
 
@@ -201,8 +202,8 @@ def without_own_pickling(value, limits=None):
             return part
         if numpy is not None and hasattr(part, "__array_interface__"):
             return numpy.asarray(part)
-        attributes = getattr(part, "__dict__", None)
-        if not isinstance(attributes, dict) or not attributes:
+        attributes = containers.attributes_of(part)
+        if not attributes:
             return part
         changed = tensors_to_arrays(dict(attributes), limits)
         return {name: find_arrays(item, limits) for name, item in changed.items()}
@@ -347,7 +348,7 @@ def to_columns(part, limits):
         return to_columns(part.to_numpy(), limits) if part.dtype == object else part
     if is_pandas(part, "DataFrame"):
         return {str(name): to_columns(part[name].to_numpy(), limits) for name in part.columns}
-    is_mapping = containers.is_mapping(part)
+    is_mapping = containers.is_mapping(part) and not containers.has_attributes(part)
     is_container = is_mapping or containers.is_sequence(part) or isinstance(part, (set, frozenset))
     if not is_container or len(part) < MIN_ROWS:
         return part
@@ -463,7 +464,7 @@ def string_column(items):
 
 def split_rows(kind, rows, limits):
     """Return name or position and values of each field of rows of one type; [] if they are no rows of a table."""
-    if kind in (tuple, list) or containers.is_named_tuple(kind):
+    if kind in (tuple, list) or all(map(containers.is_named_tuple, rows)):
         is_table = set(map(len, rows)) == {len(rows[0])}
         return enumerate(map(list, zip(*rows, strict=True))) if is_table else []
     dicts = rows if kind is dict else attributes_of(rows)
@@ -476,11 +477,12 @@ def split_rows(kind, rows, limits):
 
 
 def attributes_of(rows):
-    """Return the attributes of objects of one class; [] if they are no rows."""
-    if callable(rows[0]) or describe.is_leaf(rows[0]):
+    """Return the attributes of objects of one class; [] if they are no rows, or have more than attributes."""
+    first = rows[0]
+    if callable(first) or describe.is_leaf(first) or describe.is_of(first, WITH_CONTENT):
         return []
-    dicts = [getattr(row, "__dict__", None) for row in rows]
-    return dicts if set(map(type, dicts)) == {dict} else []
+    dicts = [containers.attributes_of(row) for row in rows]
+    return dicts if all(dicts) else []
 
 
 CONVERSIONS = {

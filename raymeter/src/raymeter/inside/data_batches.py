@@ -5,21 +5,29 @@ A function of `map_batches` may return lists, as of `tolist()`. Ray Data looks a
 task, where no message shows it. Other processes than its workers are left as they are, and import nothing of it.
 """
 
+import contextlib
 import functools
 import sys
 import time
 import types
 
-from . import describe, place, ray_internals
+from . import containers, describe, place, ray_internals
 
 MIN_SECONDS = 0.001  # of making a block, below which it is not looked at
-MEASURED_BATCH = 2  # of a task's name, in a process: before it, libraries are imported
+MEASURED_BATCH = 2  # of a function, in a process: before it, libraries are imported
 MAX_OBJECTS = 500  # that are searched for the user's function
+MAX_TASKS = 100  # of which the function is remembered
+MAX_LIST_BYTES = 2**22  # of an array of which a list is made
+MAX_WRAPPERS = 20  # around a function
+MAX_DEPTH = 4  # of lists and dicts inside of each other in a batch that is made again
+# Modules whose objects become part of a block without code of the user.
+KNOWN_MODULES = {"builtins", "numpy", "torch", "pyarrow", "pandas", "PIL", "datetime", "decimal"}
 
 TO_LIST = "tolist"  # the method of arrays and tensors that makes a list of them
 
-functions = {}  # name of a task -> "file:line" and name of the user's function, and whether it calls TO_LIST
-counts = {}  # name of a task -> how many of its batches had lists
+# Several functions may have one name, such as "MapBatches(<lambda>)", so that only a task's id says which one it runs.
+functions = {}  # id of a task -> "file:line" and name of the user's function, and whether it calls TO_LIST
+counts = {}  # name of a task, "file:line" and name of its function -> how many of its batches had lists
 
 
 def install_if_used(record):
@@ -63,9 +71,10 @@ def is_list_of_numbers(column):
 def describe_batch(make_block, batch, lists, has_time):
     """Return what is known of a batch with lists: its largest column, and once what making a block of arrays takes."""
     by_name = ray_internals.current_name()
-    counts[by_name] = counts.get(by_name, 0) + 1
     name = max(lists, key=lambda key: count_numbers(lists[key]))
-    line, function, calls_to_list = find_users_function(by_name)
+    line, function, calls_to_list = find_users_function(ray_internals.current_task())
+    key = (by_name, line, function)
+    counts[key] = counts.get(key, 0) + 1
     described = {
         "by_name": by_name,
         "column": name if describe.is_name(name, len(batch)) else "",
@@ -73,7 +82,7 @@ def describe_batch(make_block, batch, lists, has_time):
         "line": line,
         "function": function,
     }
-    if counts[by_name] == MEASURED_BATCH and has_time():
+    if counts[key] == MEASURED_BATCH and has_time() and has_only_known(list(batch.values())):
         arrays = make_arrays(lists)
         described["array_seconds"] = measure_arrays(make_block, batch, arrays)
         if calls_to_list:
@@ -85,6 +94,29 @@ def count_numbers(column):
     """Return how many numbers a column has, judged by its first row."""
     first = column[0]
     return len(column) * (len(first) if type(first) in (list, tuple) else 1)
+
+
+def has_only_known(values, depth=MAX_DEPTH):
+    """Return whether values, and what is inside of them, are of KNOWN_MODULES: making a block asks others for more."""
+    modules = {ray_internals.module_of(kind) for kind in set(map(type, values))}
+    roots = {module.partition(".")[0] for module in modules}
+    if not roots <= KNOWN_MODULES:
+        return False
+    for value in values:
+        inside = contents_of(value)
+        if inside and (depth == 0 or not has_only_known(inside, depth - 1)):
+            return False
+    return True
+
+
+def contents_of(value):
+    """Return what is inside of a list, a dict or an array of objects; [] for others."""
+    if type(value) in (list, tuple):
+        return value
+    if type(value) is dict:
+        return [*value, *value.values()]
+    has_objects = describe.is_of(value, getattr(sys.modules.get("numpy"), "ndarray", ()))
+    return value.reshape(-1).tolist() if has_objects and value.dtype.hasobject else []
 
 
 def make_arrays(lists):
@@ -112,22 +144,37 @@ def measure_arrays(make_block, batch, arrays):
 
 
 def measure_to_list(arrays):
-    """Return the seconds that making lists of these arrays takes."""
-    begin = time.perf_counter()
+    """Return the seconds that making lists of these arrays takes; of the first rows of large ones, for all rows."""
+    seconds = 0.0
     for array in arrays.values():
-        array.tolist()
-    return time.perf_counter() - begin
+        rows = len(array)
+        taken = min(rows, max(1, MAX_LIST_BYTES * rows // max(1, array.nbytes)))
+        part = array[:taken]
+        begin = time.perf_counter()
+        part.tolist()
+        seconds += (time.perf_counter() - begin) * rows / taken
+    return seconds
 
 
-def find_users_function(by_name):
+def find_users_function(task):
     """Return "file:line" and name of the user's function in the running task, and whether it makes lists of arrays."""
-    if by_name not in functions:
-        functions[by_name] = search(ray_internals.data_transformer())
-    return functions[by_name]
+    found = functions.get(task)
+    if found is None:
+        if len(functions) >= MAX_TASKS:
+            functions.clear()
+        try:
+            found = search(ray_internals.data_transformer())
+        except Exception:  # an object that does not look like any other
+            found = ("", "", False)
+        functions[task] = found
+    return found
 
 
 def search(transformer):
-    """Return the same of what is inside of Ray Data's own objects: of several functions, the last one."""
+    """Return the same of what is inside of Ray Data's own objects: of several functions, the last one.
+
+    Among them are the arguments of the user's function, of which nothing is asked.
+    """
     waiting = [transformer]
     seen = set()
     while waiting and len(seen) < MAX_OBJECTS:
@@ -135,23 +182,45 @@ def search(transformer):
         if id(item) in seen:
             continue
         seen.add(id(item))
-        code = getattr(item, "__code__", None)
-        if code is not None and place.kind_of(code) == place.USERS:
-            return place.function_line(item), item.__name__, TO_LIST in code.co_names
-        waiting.extend(parts_of(item))
+        function = item.__func__ if type(item) is types.MethodType else item
+        if type(function) is types.FunctionType:
+            code = function.__code__
+            if place.kind_of(code) == place.USERS:
+                return line_of(function), function.__name__, TO_LIST in code.co_names
+        waiting.extend(parts_of(function))
     return "", "", False
+
+
+def line_of(function):
+    """Return "file:line" where a function is defined, inside of its decorators if these are functions."""
+    for _ in range(MAX_WRAPPERS):
+        wrapped = vars(function).get("__wrapped__")
+        if type(wrapped) is not types.FunctionType:
+            break
+        function = wrapped
+    return place.definition_line(function.__code__)
 
 
 def parts_of(item):
     """Return what may hold the user's function: the variables of a closure, and the attributes of Ray's objects."""
-    if isinstance(item, types.FunctionType):
-        return [cell.cell_contents for cell in item.__closure__ or ()]
-    if isinstance(item, functools.partial):
+    kind = type(item)
+    if kind is types.FunctionType:
+        return contents_of_cells(item.__closure__ or ())
+    if kind is functools.partial:
         return [item.func]
-    if isinstance(item, (list, tuple)):
+    if kind in (list, tuple):
         return list(reversed(item))
-    if isinstance(item, type):
-        return [item.__dict__.get("__call__")]
+    if issubclass(kind, type):
+        return [containers.find_in_class(item, "__call__")]
     if ray_internals.is_of_data(item):
-        return list(vars(item).values())
+        return list(containers.attributes_of(item).values())
     return []
+
+
+def contents_of_cells(cells):
+    """Return the variables of a closure, without those that have no value yet."""
+    found = []
+    for cell in cells:
+        with contextlib.suppress(ValueError):
+            found.append(cell.cell_contents)
+    return found

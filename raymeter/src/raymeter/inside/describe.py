@@ -2,10 +2,8 @@
 """Describe what a message consists of: types, names, shapes and bytes of its fields, and no values."""
 
 import sys
-from collections import deque
-from itertools import islice
 
-from . import by_class, padding, ray_internals, special_arrays
+from . import by_class, containers, padding, ray_internals, special_arrays
 
 MAX_PARTS = 2_000  # of a message that are looked at; others are like them, or are left out
 MAX_FIELDS = 32
@@ -74,26 +72,28 @@ def walk(value):
 
 
 def named_children(path, part):
-    """Return the parts of a container, or of an object with attributes, with their paths."""
-    if isinstance(part, (list, tuple, set, frozenset, deque)):
+    """Return the parts of a container, or of an object with attributes, with their paths.
+
+    Subclasses may have other ways to give their items, which are not asked.
+    """
+    if is_of(part, containers.LISTED):
         if is_numbers(part):
             return []
-        return [(f"{path}[]", item) for item in islice(part, MAX_PARTS)]
-    if isinstance(part, (str, bytes, bytearray, type)) or callable(part) or is_leaf(part):
+        return [(f"{path}[]", item) for item in containers.first_items(part, MAX_PARTS)]
+    if is_of(part, (str, bytes, bytearray, type)) or callable(part) or is_leaf(part):
         return []
-    items = part if isinstance(part, dict) else getattr(part, "__dict__", None)
-    if not isinstance(items, dict):
-        return []
+    items = part if is_of(part, dict) else containers.attributes_of(part)
+    count = dict.__len__(items)
     children = []
-    for key, item in islice(items.items(), MAX_PARTS):
-        name = key if is_name(key, len(items)) else "*"
+    for key, item in containers.first_pairs(items, MAX_PARTS):
+        name = key if is_name(key, count) else "*"
         children.append((f"{path}.{name}".lstrip("."), item))
     return children
 
 
 def is_name(key, keys):
     """Return whether a key of a dict with so many keys is a name of the code, and no data of the user."""
-    looks_like_one = keys <= MAX_NAMES and isinstance(key, str) and len(key) <= MAX_NAME_LENGTH
+    looks_like_one = keys <= MAX_NAMES and type(key) is str and len(key) <= MAX_NAME_LENGTH
     return looks_like_one and key.replace(".", "_").isidentifier() and is_in_code(key)
 
 
@@ -112,24 +112,34 @@ def is_leaf(part):
 
 def describe_leaf(part):
     """Return what a part is, and its bytes; None for a container or a small object."""
-    if isinstance(part, (bytes, bytearray, str)):
-        kind = "str" if isinstance(part, str) else "bytes"
-        length = len(part)
-        return make_leaf(kind, kind, [length], length)
-    if isinstance(part, (list, tuple)) and is_numbers(part):
-        dtype = "float" if isinstance(part[0], float) else "int"
-        length = len(part)
+    for base in (bytes, bytearray, str):
+        if is_of(part, base):
+            kind = "str" if base is str else "bytes"
+            length = base.__len__(part)
+            return make_leaf(kind, kind, [length], length)
+    if is_numbers(part):
+        base = list if is_of(part, list) else tuple
+        dtype = "float" if type(base.__getitem__(part, 0)) is float else "int"
+        length = base.__len__(part)
         return make_leaf(type(part).__name__, dtype, [length], 8 * length)
     return describe_library_leaf(part)
 
 
 def is_numbers(part):
-    """Return whether a list holds numbers only, judged by its ends and its middle."""
-    if len(part) < MIN_NUMBERS or not isinstance(part, (list, tuple)):
+    """Return whether a part is a list or tuple of numbers only, judged by its ends and its middle."""
+    if not is_of(part, (list, tuple)):
         return False
-    middle = part[len(part) // 2]
-    sample = (part[0], middle, part[-1])
-    return all(type(item) in NUMBERS for item in sample)
+    base = list if is_of(part, list) else tuple
+    length = base.__len__(part)
+    if length < MIN_NUMBERS:
+        return False
+    places = (0, length // 2, length - 1)
+    return all(type(base.__getitem__(part, place)) in NUMBERS for place in places)
+
+
+def is_of(part, kinds):
+    """Return whether a part is of a class, or of one of several. `isinstance` would ask the part, too."""
+    return issubclass(type(part), kinds)
 
 
 def describe_library_leaf(part):
@@ -148,7 +158,7 @@ def describe_library_leaf(part):
 
 
 def describe_array(numpy, part):
-    if not isinstance(part, numpy.ndarray):
+    if not is_of(part, numpy.ndarray):
         return None
     size = special_arrays.array_bytes(numpy, part)
     leaf = make_leaf(type_name(part), str(part.dtype)[:40], list(part.shape), size)
@@ -158,7 +168,7 @@ def describe_array(numpy, part):
 
 
 def describe_tensor(torch, part):
-    if not isinstance(part, torch.Tensor):
+    if not is_of(part, torch.Tensor):
         return None
     dtype = str(part.dtype).replace("torch.", "")
     form = special_arrays.form_of_tensor(torch, part)
@@ -181,34 +191,34 @@ def describe_tensor(torch, part):
 
 def describe_arrow(pyarrow, part):
     kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Array)
-    if not isinstance(part, kinds):
+    if not is_of(part, kinds):
         return None
     leaf = make_leaf(type_name(part), "arrow", [len(part)], part.nbytes)
     leaf["storage_bytes"] = max(part.nbytes, part.get_total_buffer_size())
-    if isinstance(part, (pyarrow.Table, pyarrow.RecordBatch)):
+    if is_of(part, (pyarrow.Table, pyarrow.RecordBatch)):
         leaf["columns"] = part.num_columns
         leaf["shape"] = [part.num_rows, part.num_columns]
-    if isinstance(part, pyarrow.Table):
+    if is_of(part, pyarrow.Table):
         leaf["chunks"] = sum(column.num_chunks for column in part.columns)
-    elif isinstance(part, pyarrow.ChunkedArray):
+    elif is_of(part, pyarrow.ChunkedArray):
         leaf["chunks"] = part.num_chunks
     return leaf
 
 
 def describe_pandas(pandas, part):
-    if not isinstance(part, (pandas.DataFrame, pandas.Series)):
+    if not is_of(part, (pandas.DataFrame, pandas.Series)):
         return None
     memory = part.memory_usage(index=True)
-    size = int(memory if isinstance(part, pandas.Series) else memory.sum())
+    size = int(memory if is_of(part, pandas.Series) else memory.sum())
     leaf = make_leaf(type_name(part), "frame", list(part.shape), size)
-    types = [part.dtype] if isinstance(part, pandas.Series) else list(part.dtypes)
+    types = [part.dtype] if is_of(part, pandas.Series) else list(part.dtypes)
     leaf["columns"] = len(types)
     leaf["object_columns"] = sum(1 for dtype in types if str(dtype) in ("object", "str", "string"))
     return leaf
 
 
 def describe_polars(polars, part):
-    if not isinstance(part, (polars.DataFrame, polars.Series)):
+    if not is_of(part, (polars.DataFrame, polars.Series)):
         return None
     return make_leaf(type_name(part), "frame", list(part.shape), part.estimated_size())
 
@@ -223,7 +233,7 @@ def describe_matrix(sparse, part):
 
 
 def describe_image(image_module, part):
-    if not isinstance(part, image_module.Image):
+    if not is_of(part, image_module.Image):
         return None
     width, height = part.size
     size = special_arrays.image_bytes(part)
@@ -274,7 +284,7 @@ def find_own_pickling(value):
     most = -1
     types = set()
     for path, part in walk(value):
-        if isinstance(part, type) or type(part) in types or is_leaf(part):
+        if is_of(part, type) or type(part) in types or is_leaf(part):
             continue
         types.add(type(part))
         own = own_method(type(part))

@@ -8,9 +8,9 @@ import functools
 import sys
 import weakref
 import zlib
-from collections import deque
-from itertools import islice
 from pickle import PickleBuffer
+
+from . import containers
 
 MAX_LEAVES = 16  # the largest arrays of a message
 MAX_LOOKED_AT = 2_000  # parts of a message
@@ -216,7 +216,7 @@ def arrays_of(value, most):
     parts = [value]
     seen = {id(value)}
     for part in parts:  # which grows meanwhile
-        if isinstance(part, types):
+        if issubclass(type(part), types):
             yield part
             continue
         items = children(part, left)
@@ -232,15 +232,8 @@ def children(part, most):
 
     Subclasses may have other ways to give their items, which are not asked.
     """
-    if isinstance(part, dict):
-        items = dict.values(part)
-    elif isinstance(part, list):
-        items = list.__iter__(part)
-    elif isinstance(part, tuple):
-        items = tuple.__iter__(part)
-    elif isinstance(part, deque):
-        items = deque.__iter__(part)
-    else:
-        attributes = getattr(part, "__dict__", None)
-        items = attributes.values() if isinstance(attributes, dict) else ()
-    return list(islice(items, most))
+    if issubclass(type(part), containers.SEQUENCES):
+        return containers.first_items(part, most)
+    is_dict = issubclass(type(part), dict)
+    items = part if is_dict else containers.attributes_of(part)
+    return containers.take(dict.values, items, most)

@@ -203,15 +203,33 @@ def data_transformer() -> Any:
         if frame is None:
             return None
         if frame.f_code.co_name == DATA_TASK and frame.f_code.co_filename.startswith(FOLDER):
-            return frame.f_locals.get(DATA_TRANSFORMER)
+            return take_local(frame, DATA_TRANSFORMER)
         frame = frame.f_back
     return None
 
 
+def take_local(frame: FrameType, name: str) -> Any:
+    """Return a variable of a running function; None without one.
+
+    Before Python 3.13, a frame keeps the dict of its variables that was asked for, and with it their values of this
+    moment, such as a large block. It is emptied here, which changes no variable of a function.
+    """
+    local_variables = frame.f_locals
+    found = local_variables.get(name)
+    if type(local_variables) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        local_variables.clear()
+    return found
+
+
 def is_of_data(item: Any) -> bool:
-    """Return whether an object belongs to Ray Data, and has attributes."""
-    module = getattr(type(item), "__module__", "")
-    return isinstance(module, str) and module.startswith(DATA_PACKAGE) and hasattr(item, "__dict__")
+    """Return whether an object belongs to Ray Data."""
+    return module_of(type(item)).startswith(DATA_PACKAGE)
+
+
+def module_of(kind: type) -> str:
+    """Return the module of a class; "" without one. Its metaclass is not asked, which may be the user's."""
+    module = type.__dict__["__module__"].__get__(kind)
+    return module if type(module) is str else ""
 
 
 def current_actor() -> object | None:

@@ -165,6 +165,7 @@ class Recorder:
         self.message_counters = {}
         self.left_out_messages = 0
         self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
+        self.first_seconds = 0.0  # of these, for the first measurement of each kind
         self.end_seconds = 0.0
         self.written_bytes = 0
         self.events = 0

@@ -339,9 +339,7 @@ class Batch:
     array_seconds: float | None = (
         None  # with arrays in the place of lists; -1 if they have none, None if not measured
     )
-    to_list_seconds: float = (
-        0.0  # of tolist(), which the function calls; measured with array_seconds
-    )
+    to_list_seconds: float = 0.0  # of tolist() of these arrays, if the function calls it somewhere
 
 
 @dataclass
