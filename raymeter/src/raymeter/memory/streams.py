@@ -14,6 +14,7 @@ from raymeter.memory.lives import Life, Peak, find_peak
 from raymeter.profile.program import TASK_DIGITS, Program
 
 GENERATOR = "generator"
+MIN_MOMENTS = 4  # at which items are made, to say that more and more of them wait
 
 
 @dataclass(frozen=True)
@@ -97,4 +98,4 @@ def growth_of(waiting: Sequence[Life]) -> float:
             waiting_then[moment] = now
     times = list(waiting_then)
     sizes = list(waiting_then.values())
-    return find_slope(times, sizes) or 0.0
+    return find_slope(times, sizes, MIN_MOMENTS) or 0.0
