@@ -154,9 +154,7 @@ class Recorder:
         self.last_flush = now()
         self.started_at = now()
         self.own_seconds = 0.0
-        self.window_start = self.started_at
-        self.window_own_seconds = 0.0
-        self.window_calls = 0
+        self.start_window(self.started_at)
         self.message_seconds = FIRST_MESSAGE_SECONDS  # that large messages may take now
         self.message_window = int(self.started_at / MESSAGE_WINDOW_SECONDS)
         self.cpu_at_start = self.cpu_seconds = time.process_time()  # the latter of this window
@@ -175,9 +173,7 @@ class Recorder:
         self.period = 1
         self.counters = {}
         self.of_calls = {}  # key of a call in the user's code -> the last counter of its line
-        self.always_seconds = (
-            ALWAYS_SECONDS  # of a call with small messages that is written in any case
-        )
+        self.always_seconds = ALWAYS_SECONDS  # of a short call that is written in any case
         self.has_failed = False
         self.error = ""  # type of the one that has ended recording
         self.has_ended = False
@@ -555,7 +551,11 @@ class Recorder:
         elif share < MAX_SHARE / 4:
             self.period = max(self.period // 2, 1)
         self.always_seconds = ALWAYS_SECONDS * min(self.period, MAX_SLOWER)
-        self.window_start = end
+        self.start_window(end)
+
+    def start_window(self, at):
+        """Begin to judge the time that short calls take."""
+        self.window_start = at
         self.window_own_seconds = 0.0
         self.window_calls = 0
 
