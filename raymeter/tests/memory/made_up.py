@@ -62,6 +62,9 @@ def add_item(made: Recording, number: int, made_at: float, read_at: float, size:
     if read_at:
         received = Received(DRIVER, object=item, owner_task=task, start=read_at, bytes=size)
         made.received.append(received)
+        taken = Call("next", DRIVER, 900 + number, read_at - 0.002, 0.001, line="train.py:8")
+        taken.objects = [item]
+        made.calls.append(taken)
     return item
 
 

@@ -92,6 +92,30 @@ def test_items_that_are_taken_and_read_later_are_not_in_the_lead() -> None:
     assert find(made) == []
 
 
+def test_an_item_whose_taking_is_not_recorded_was_taken_before_the_next_one() -> None:
+    made = stream(read_each=0.05)
+    takings = [call for call in made.calls if call.event == "next"]
+    made.calls = [call for call in made.calls if call.event != "next"]
+    assert find(made) == []  # the reader may hold all of them, as with `async for`
+    for number in range(4, ITEMS, 5):
+        takings[number].start = 0.11 + 0.02 * number  # as soon as it is made
+        made.calls.append(takings[number])
+    assert find(made) == []
+
+
+def test_a_generator_whose_end_is_awaited_first_may_not_wait_for_its_reader() -> None:
+    made = made_up.recording()
+    for number in range(ITEMS):
+        made_up.add_item(made, number, 0.1 + 0.02 * number, 5.0 + 0.01 * number, 2 * MB)
+    assert find(made) == []
+    for number in range(ITEMS):
+        made.received[number].start -= 3.0  # read as they are made, a few behind
+    for call in made.calls:
+        if call.event == "next":
+            call.start -= 3.0
+    assert find(made) != []
+
+
 def test_results_of_many_tasks_may_wait_as_long_as_they_leave_room() -> None:
     made = made_up.recording()
     for number in range(ITEMS):

@@ -5,6 +5,7 @@ A reader takes an item when it asks the generator for the next one. It may read 
 itself, and a generator that waits for its reader would not help.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +42,7 @@ class Streams:
     def add_items(self, objects: Iterable[str], end: float) -> None:
         for item in objects:
             self.tasks.add(item[:TASK_DIGITS])
-            self.taken.setdefault(item, end)
+            self.taken[item] = min(end, self.taken.get(item, end))
 
     def find_lead(self, lives: Iterable[Life]) -> Lead:
         """Return how far the generators among these results are ahead, all of them together."""
@@ -59,30 +60,41 @@ class Streams:
         """Return the times of the items of one generator, from their end of being sent until they are taken.
 
         Items that nobody has read wait until the last one is taken, if they were made after it. Nothing is known of
-        generators of which nobody has read an item.
+        generators of which no taking was recorded. One whose items are all made before the first is taken is left out:
+        the program may wait for its end, and then the generator must not wait for the program.
         """
-        waiting = []
-        for item in items:
-            if item.message.received:
-                taken = self.time_of_taking(item)
-                made = replace(item, start=item.message.sent.end, end=taken)
-                waiting.append(made)
+        waiting = self.until_taken_in_turn(items)
         last_made = max((item.start for item in waiting), default=0.0)
         last_taken = max((item.end for item in waiting), default=0.0)
+        first_taken = min((item.end for item in waiting), default=0.0)
+        if first_taken > last_made:
+            return []
         for item in items:
-            made_at = item.message.sent.end
-            if not item.message.received and last_made < made_at < last_taken:
-                left = replace(item, start=made_at, end=last_taken)
+            if not item.message.received and last_made < made_at(item) < last_taken:
+                left = replace(item, start=made_at(item), end=last_taken)
                 waiting.append(left)
         return waiting
 
-    def time_of_taking(self, item: Life) -> float:
-        """Return when a reader has asked for an item, or when one has read it if that is earlier, or not recorded."""
-        times = [received.start for received in item.message.received]
-        for received in item.message.received:
-            if received.object in self.taken:
-                times.append(self.taken[received.object])
-        return min(times)
+    def until_taken_in_turn(self, items: Sequence[Life]) -> list[Life]:
+        """Return the times of the items that were read, until a reader has asked for them; [] if none is recorded.
+
+        Items are taken in turn. So one whose taking is not recorded was taken before the next one that is.
+        """
+        waiting = []
+        next_taken = math.inf
+        for item in sorted(items, key=made_at, reverse=True):
+            received = item.message.received
+            for reading in received:
+                next_taken = min(next_taken, self.taken.get(reading.object, math.inf))
+            if received:
+                first_read = min(reading.start for reading in received)
+                taken = min(first_read, next_taken)
+                waiting.append(replace(item, start=made_at(item), end=taken))
+        return [] if math.isinf(next_taken) else waiting
+
+
+def made_at(item: Life) -> float:
+    return item.message.sent.end
 
 
 def growth_of(waiting: Sequence[Life]) -> float:
