@@ -6,7 +6,7 @@ from made_programs import Builder
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Cluster, Task
 from raymeter.profile.steps import Steps
-from raymeter.simulate.free_workers import Ran, find_freeing
+from raymeter.simulate.free_workers import Ran, find_freeing, most_at_once
 from raymeter.simulate.graph import build
 from raymeter.simulate.predict import explains, simulate
 
@@ -102,3 +102,16 @@ def test_a_worker_that_runs_nothing_any_more_may_have_ended():
     assert find_freeing(tasks, at_once=2) == {"c": "a"}
     tasks.append(ran("d", "2", 40, 50))
     assert find_freeing(tasks, at_once=2)["c"] == "b"
+
+
+def test_how_many_run_at_once_is_not_known_beside_a_placement_group() -> None:
+    builder = Builder()
+    builder.recording.clusters.append(Cluster(4.0))
+    add_task(builder, "a" * 48, 1, (1.0, 2.0), (0.9, 0.001))
+    tasks = builder.recording.tasks
+    assert most_at_once(builder.program(), tasks) == 4
+    actor = Task("b" * 48, "Holder.__init__", "ACTOR_CREATION_TASK", submitted=0.5)
+    actor.resources = [f"CPU_group_0_{'c' * 36}"]
+    program = builder.program()
+    program.tasks[actor.task] = actor
+    assert most_at_once(program, tasks) == 0

@@ -67,17 +67,24 @@ def take(last: list[Ran], own: Ran, task: Ran, at_once: int) -> Ran:
 def most_at_once(program: Program, normal: Sequence[Task]) -> int:
     """Return how many normal tasks of a program have CPUs at the same time; 0 if that is not sure.
 
-    It is sure for tasks that need the same, on one node. The CPUs of all actors are not free.
+    It is sure for tasks that need the same, on one node. The CPUs of all actors are not free. How many CPUs a placement
+    group has is not known.
     """
     kinds = {(task.node, task.cpus, task.runtime_env) for task in normal}
     clusters = program.recording.clusters
     has_resources = any(task.resources for task in normal)
-    if len(kinds) != 1 or len(clusters) != 1 or has_resources:
+    has_groups = any(map(takes_from_group, program.tasks.values()))
+    if len(kinds) != 1 or len(clusters) != 1 or has_resources or has_groups:
         return 0
     cpus = normal[0].cpus
     of_actors = sum(task.cpus for task in program.tasks.values() if task.type == CREATION)
     free = clusters[0].cpus - of_actors
     return int(free / cpus) if cpus and free > 0 else 0
+
+
+def takes_from_group(task: Task) -> bool:
+    """Return whether a task or an actor takes what it needs from a placement group, such as CPU_group_0_ and an id."""
+    return any("_group_" in name for name in task.resources)
 
 
 def begin_of(task: Ran) -> float:
