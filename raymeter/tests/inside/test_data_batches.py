@@ -291,3 +291,17 @@ def test_ray_data_has_these_names():
     task = (folder / "_internal" / "execution" / "operators" / "map_operator.py").read_text()
     head = f"def {ray_internals.DATA_TASK}(\n    {ray_internals.DATA_TRANSFORMER}: "
     assert head in task
+
+
+def test_a_batch_is_looked_into_only_as_far_as_there_are_few_containers(monkeypatch):
+    looked = []
+    contents_of = data_batches.contents_of
+    monkeypatch.setattr(
+        data_batches, "contents_of", lambda value: looked.append(value) or contents_of(value)
+    )
+    numbers = [float(number) for number in range(1_000)]
+    assert data_batches.Looked().is_known([numbers])
+    assert len(looked) == 1  # none of its numbers
+    monkeypatch.setattr(data_batches, "MAX_CONTAINERS", 10)
+    assert not data_batches.Looked().is_known([[numbers]] * 20)
+    assert len(looked) < 20

@@ -948,8 +948,7 @@ def write_batch(make_block, batch, start, seconds):
     event["start"] = start
     event["seconds"] = seconds
     event.update(data_batches.describe_batch(make_block, batch, lists, has_time_for_alternatives))
-    if "array_seconds" in event:
-        recorder.spend_extra("alternatives", time.perf_counter() - begin)
+    recorder.spend_extra("alternatives", time.perf_counter() - begin)
     recorder.write(event)
 
 

@@ -20,6 +20,7 @@ MAX_TASKS = 100  # of which the function is remembered
 MAX_LIST_BYTES = 2**22  # of an array of which a list is made
 MAX_WRAPPERS = 20  # around a function
 MAX_DEPTH = 4  # of lists and dicts inside of each other in a batch that is made again
+MAX_CONTAINERS = 10_000  # of a batch that are looked into
 # Modules whose objects become part of a block without code of the user.
 KNOWN_MODULES = {"builtins", "numpy", "torch", "pyarrow", "pandas", "PIL", "datetime", "decimal"}
 
@@ -82,7 +83,7 @@ def describe_batch(make_block, batch, lists, has_time):
         "line": line,
         "function": function,
     }
-    if counts[key] == MEASURED_BATCH and has_time() and has_only_known(list(batch.values())):
+    if counts[key] == MEASURED_BATCH and has_time() and Looked().is_known(list(batch.values())):
         arrays = make_arrays(lists)
         described["array_seconds"] = measure_arrays(make_block, batch, arrays)
         if calls_to_list:
@@ -96,17 +97,33 @@ def count_numbers(column):
     return len(column) * (len(first) if type(first) in (list, tuple) else 1)
 
 
-def has_only_known(values, depth=MAX_DEPTH):
-    """Return whether values, and what is inside of them, are of KNOWN_MODULES: making a block asks others for more."""
-    modules = {ray_internals.module_of(kind) for kind in set(map(type, values))}
-    roots = {module.partition(".")[0] for module in modules}
-    if not roots <= KNOWN_MODULES:
-        return False
-    for value in values:
-        inside = contents_of(value)
-        if inside and (depth == 0 or not has_only_known(inside, depth - 1)):
+class Looked:
+    """Whether values, and what is inside of them, are of KNOWN_MODULES: making a block asks others for more."""
+
+    def __init__(self):
+        self.containers = 0  # that were looked into
+
+    def is_known(self, values, depth=MAX_DEPTH):
+        """Return whether it is so; False if too many containers are inside of these values, or too deep."""
+        kinds = set(map(type, values))
+        modules = {ray_internals.module_of(kind) for kind in kinds}
+        roots = {module.partition(".")[0] for module in modules}
+        if not roots <= KNOWN_MODULES:
             return False
-    return True
+        if kinds.isdisjoint(
+            {list, tuple, dict, getattr(sys.modules.get("numpy"), "ndarray", list)}
+        ):
+            return True  # such as the numbers of a row, of which there may be millions
+        return all(self.is_inside_known(value, depth) for value in values)
+
+    def is_inside_known(self, value, depth):
+        inside = contents_of(value)
+        if not inside:
+            return True
+        self.containers += 1
+        if self.containers > MAX_CONTAINERS or depth == 0:
+            return False
+        return self.is_known(inside, depth - 1)
 
 
 def contents_of(value):

@@ -228,7 +228,10 @@ def is_of_data(item: Any) -> bool:
 
 def module_of(kind: type) -> str:
     """Return the module of a class; "" without one. Its metaclass is not asked, which may be the user's."""
-    module = type.__dict__["__module__"].__get__(kind)
+    try:
+        module = type.__dict__["__module__"].__get__(kind)
+    except AttributeError:  # of a type that is written in C
+        return ""
     return module if type(module) is str else ""
 
 
