@@ -111,7 +111,7 @@ def test_what_a_joined_cluster_had_spilled_before_does_not_count(tmp_path):
 
 
 def test_samples_that_miss_a_full_store_do_not_contradict_what_was_spilled(tmp_path):
-    missed = "The 5 samples miss the time at which a store was full."
+    missed = "The 5 samples show no full store."
     assert missed in html.render(make_profile([], tmp_path))
     assert missed not in html.render(make_profile([], tmp_path, spilled=0))
 

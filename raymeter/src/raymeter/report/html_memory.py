@@ -61,7 +61,7 @@ def describe_store(spilling: Spilling, samples: int) -> str:
         return f"{text}; nothing was spilled to disk."
     text += f"; {format_bytes(spilling.spilled)} were spilled to disk (line)."
     if spilling.has_missed_peak:
-        text += f" The {samples} samples miss the time at which a store was full."
+        text += f" The {samples} samples show no full store."
     return text
 
 

@@ -81,7 +81,7 @@ def describe_store(recording: Recording) -> str:
     if not spilling.spilled:
         return f"{text}; nothing was spilled."
     if spilling.has_missed_peak:
-        text += ". They miss the time at which a store was full: Ray's own sums say"
+        text += ". They show no full store, but Ray's own sums say"
         return f"{text} {describe_disk(spilling)}."
     return f"{text}; {describe_disk(spilling)}."
 
