@@ -49,7 +49,8 @@ def test_the_lines_are_those_of_the_program(summary):
         text = line_of(message)
         method = message["sent_by"].rpartition(".")[2]
         is_method = f"def {method}" in text
-        assert is_method or ".remote(" in text or "ray.get(" in text
+        is_put = message["sent_as"] == "put" and "ray.put(" in text
+        assert is_method or is_put or ".remote(" in text or "ray.get(" in text
 
 
 @pytest.mark.runs

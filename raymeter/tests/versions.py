@@ -30,6 +30,7 @@ KNOWN: dict[Route, int] = {  # messages per step
     ("Rollout.route", "count", "result"): 1,
     ("Rollout.wait_long", "driver", "result"): 1,
     ("driver", "Trainer.read", "argument"): 2,
+    ("driver", "Trainer.load", "put"): 0,  # it is put before the steps, and read in them
 }
 
 
