@@ -186,9 +186,10 @@ def say_first_seconds(costs: dict[str, Any]) -> str:
     if "first_seconds" not in costs:
         return ""
     seconds = costs["first_seconds"]
-    return (
-        f", after the first {seconds:.0f} s, in which recording takes up to 0.7 s more per process"
+    text = (
+        f", after the first {seconds:.0f} s, in which recording takes about 0.7 s more per process"
     )
+    return f"{text}, and up to 4 s for slow messages of several kinds"
 
 
 def describe_cost(cost: dict[str, Any]) -> Row:

@@ -5,7 +5,7 @@
 
 Five programs do as much as they can. Each repeats its rounds, and prints the CPU time of its whole process tree per
 round, for some seconds after the first 12. So what happens once is not in it: in the first seconds, raymeter describes
-and measures messages of new kinds, for up to 0.7 s per process, and writes the first ones without a limit of its share
+and measures messages of new kinds, for about 0.5 s per process, and writes the first ones without a limit of its share
 (recorder.FIRST_MESSAGE_SECONDS and EXTRA_SECONDS). The time of the whole command without all these seconds is listed
 apart: it has the start and the analysis in it. Runs with and without raymeter take turns, and each pair begins
 with the other one. The cost is the geometric mean of the pairs' ratios, with its 95 % interval.
