@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from made_programs import Builder
 from raymeter.inside import calls, ray_internals
+from raymeter.profile.events import Task
 from raymeter.profile.program import Program
 from raymeter.profile.steps import find_steps
 from raymeter.simulate.graph import build
@@ -57,7 +58,7 @@ def test_a_replay_follows_what_is_written_into_channels():
     program = make_graph()
     steps = find_steps(program)
     assert (steps.count, steps.line) == (STEPS, LINE)
-    program.tasks["known"] = SimpleNamespace(type="DRIVER_TASK", execute=None)
+    program.tasks["known"] = Task("known", "main", "DRIVER_TASK")
     assert explains(build(program), steps)
     moving = without_data(program, steps)
     assert moving.saved_seconds == pytest.approx(0.19, abs=0.02)
