@@ -62,7 +62,8 @@ def update_ages(
 ) -> None:
     """Store the age of each commit, if one is new; raise RecordError if the history is not here.
 
-    is_new_day_counted: count again if the newest commit here is of another day than the stored counts.
+    is_new_day_counted: count again if the newest commit here is of another day than the stored counts, or if the
+    commit up to which they were counted was rewritten since.
     """
     stored = load_ages(path)
     is_complete = set(commits) <= stored.commits.keys()
@@ -75,12 +76,17 @@ def update_ages(
             f"{repository} has no history, so the age of new records is unknown: git fetch --unshallow"
         )
     counted_to, day = newest.split()
-    if is_complete and day == stored.day:
+    if is_complete and day == stored.day and is_in_history(stored.counted_to, repository):
         return
     counts = {commit: count_commits(commit, counted_to, repository) for commit in sorted(commits)}
     ages = CodeAges(counted_to, day, counts)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(ages), indent=1) + b"\n")
     load_ages.cache_clear()
+
+
+def is_in_history(commit: str, repository: Path) -> bool:
+    """Return whether the checked-out commit descends from this one; a commit that was rewritten may still exist."""
+    return run_git(repository, "merge-base", "--is-ancestor", commit, "HEAD") is not None
 
 
 def count_commits(commit: str, newest: str, repository: Path) -> int | None:

@@ -68,6 +68,16 @@ def test_pages_do_not_change_with_each_commit_but_with_the_day_of_a_publication(
     assert (ages.day, ages.commits) == ("2026-02-04", {commits[0]: 5})
 
 
+def test_ages_are_counted_again_if_their_last_commit_was_rewritten(repository, tmp_path):
+    folder, commits = repository
+    path = tmp_path / "ages.json"
+    update_ages({commits[0]}, folder, path)
+    git(folder, "reset", "-q", "--hard", commits[2])
+    commit(folder, "the fourth commit, rewritten")
+    update_ages({commits[0]}, folder, path, is_new_day_counted=True)
+    assert load_ages(path).counted_to == git(folder, "rev-parse", "HEAD") != commits[3]
+
+
 def test_a_clone_without_history_can_publish_the_same_records_and_no_new_ones(repository, tmp_path):
     folder, commits = repository
     path = tmp_path / "ages.json"
@@ -102,5 +112,6 @@ def test_the_stored_ages_are_those_of_the_history():
     if code_age.run_git(ROOT, "rev-parse", "--is-shallow-repository") != "false":
         pytest.skip("this clone has no history")
     ages = load_ages()
+    assert code_age.is_in_history(ages.counted_to, ROOT)
     for commit, count in ages.commits.items():
         assert code_age.count_commits(commit, ages.counted_to, ROOT) == count
