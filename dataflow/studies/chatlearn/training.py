@@ -49,9 +49,12 @@ class Training:
         return sum(self.message_counts) * self.batch_size
 
     def train(self, queue: Any, message_count: int) -> list[Any]:
-        """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message."""
+        """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message.
+
+        Raise the error of StreamDataset if it cannot read the episode, and not what follows from it in a trained model.
+        """
         self.message_counts.append(message_count)
-        self.dataset.begin_episode.remote(queue)
+        begun = self.dataset.begin_episode.remote(queue)
         _results = make_queue(self.counts)  # not used: ChatLearn makes one, too, and never fills it
         for model in self.models:
             model.begin_episode()
@@ -64,7 +67,7 @@ class Training:
         for model in self.models:
             for _ in range(steps):
                 running += model.start_step()
-        ray.get(running)
+        ray.get([begun, *running])  # it raises the error of the first one that has failed
         return ray.get(self.dataset.end_episode.remote())
 
     def request_micro_batches(self) -> list[Any]:

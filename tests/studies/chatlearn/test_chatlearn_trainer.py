@@ -4,6 +4,7 @@
 from collections import Counter
 
 import pytest
+import ray
 import torch
 from in_process import flip_bit
 from local_episodes import BATCH_SIZE, episode_flags, make_runner
@@ -19,6 +20,7 @@ from dataflow.studies.chatlearn.trainer import Trainer
 
 TRAINED = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--train-global-batch", "8",
            "--train-micro-batch", "4")  # fmt: skip
+BEGUN = "begun"
 
 
 @pytest.fixture
@@ -53,6 +55,27 @@ def test_dataset_reads_a_message_when_a_micro_batch_needs_it(run, monkeypatch):
     run(*TRAINED, *episode_flags(2)).expect_ok()
     messages_after_first_batch = {count for given, count in read if given == 4}
     assert messages_after_first_batch == {1}
+
+
+def test_an_error_of_the_dataset_at_the_start_of_an_episode_is_seen_before_those_of_models(
+    run, monkeypatch
+):
+    begin_episode = StreamDataset.begin_episode
+    got = []
+
+    def begin_and_name(self, queue):
+        begin_episode(self, queue)
+        return BEGUN
+
+    def get_and_note(value):
+        got.append(value)
+        return value
+
+    monkeypatch.setattr(StreamDataset, "begin_episode", begin_and_name)
+    monkeypatch.setattr(ray, "get", get_and_note)
+    run(*TRAINED, *episode_flags(2)).expect_ok()
+    firsts = [value[0] for value in got if isinstance(value, list) and value]
+    assert any(first is BEGUN for first in firsts)
 
 
 def test_with_a_relay_buffer_the_dataset_reads_the_whole_episode_first(run, monkeypatch):
