@@ -7,7 +7,7 @@ import pytest
 from made_programs import Builder
 from raymeter.causes import independent_calls, new_actors, waiting
 from raymeter.findings import Finding
-from raymeter.profile.events import Cluster, Run, Task
+from raymeter.profile.events import Call, Cluster, Run, Task
 from raymeter.profile.program import Program
 from test_starts import (
     ACTORS,
@@ -141,6 +141,21 @@ def test_actors_are_kept_only_beside_the_tasks_of_a_step(cpus, resources, count,
             task.resources = ["GPU"]
     add_task_to_each_step(program, cpus, resources)
     assert len(new_actors.find(program, make_steps(f"{path}:3"))) == count
+
+
+def test_a_task_of_the_line_that_makes_an_actor_is_no_actor_that_is_kept(tmp_path):
+    path = write_source(tmp_path, ACTORS.format(argument=""))
+    program = make_actors(path)
+    program.recording.clusters.append(Cluster(2.0))
+    for task in program.tasks.values():
+        if task.type == "ACTOR_CREATION_TASK":
+            task.cpus = 1.0
+    add_task_to_each_step(program, 2.0, [])
+    for task in program.tasks.values():
+        if task.type == "NORMAL_TASK":
+            call = Call(kind="task", task=task.task, line=f"{path}:3", start=task.execute[0])
+            program.recording.calls.append(call)
+    assert not new_actors.find(program, make_steps(f"{path}:3"))
 
 
 def test_the_price_of_kept_actors_names_what_they_hold(tmp_path):

@@ -40,17 +40,21 @@ class Phase:
 
 
 class KeptActors:
-    """The actors of some lines, of which those of one step would stay.
+    """Actors that are made at some lines in each step, as if those of one step stayed for all.
 
-    calls: those that make the actors, by line. What Ray knows no times of holds nothing here.
+    calls: those that make them, by line, all of them in steps. An actor that holds no resources, or whose times Ray
+    does not know, holds nothing here.
     """
 
     def __init__(self, program: Program, steps: Steps, calls: dict[str, list[Call]]) -> None:
         self.program = program
         self.steps = steps
         self.capacity = Capacity(program)
-        every = [call for call in program.recording.calls if call.line in calls]
-        self.replaced = {call.task for call in every}  # also those before the first step
+        self.replaced_tasks = {
+            call.task
+            for call in program.recording.calls  # also those before the first step
+            if call.kind == "actor" and call.line in calls
+        }
         by_task = {holder.task.task: holder for holder in self.capacity.holders}
         by_step: dict[int | None, list[Holder]] = defaultdict(list)
         for of_line in calls.values():
@@ -59,7 +63,7 @@ class KeptActors:
                 holder = by_task.get(call.task)
                 if holder is not None:
                     by_step[number].append(holder)
-        self.groups = list(by_step.values())
+        self.groups = list(by_step.values())  # of each step
 
     @property
     def cpus(self) -> float:
@@ -97,7 +101,7 @@ class KeptActors:
         others = []
         for holder in self.capacity.holders:
             is_in_steps = holder.begin < last and holder.last_end > first
-            if is_in_steps and holder.task.task not in self.replaced:
+            if is_in_steps and holder.task.task not in self.replaced_tasks:
                 others.append(holder)
         if self.are_in_placement_groups():
             phases = map(common_phase, self.groups)
