@@ -137,7 +137,11 @@ def choose_gpus(flags: argparse.Namespace) -> None:
 
 
 def choose_transport(flags: argparse.Namespace, gpus: int) -> None:
-    """Set the transport if none was given; raise ValueError if it is unknown, or has too few GPUs."""
+    """Set the transport to the fastest possible one if none was given; raise ValueError if it cannot be used.
+
+    It may be unknown or of the other script, or need a device, GPUs, a processor or a private cluster that is not here.
+    gpus: those that the models may use. With --address, they are assumed and not counted.
+    """
     known = TRANSPORTS[flags.runtime]
     is_on_gpu = flags.device == "cuda" and gpus > 0
     can_use_nccl = is_on_gpu and gpus >= len(MODELS)

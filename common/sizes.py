@@ -23,9 +23,9 @@ RESIDENT_ITERATIONS = 9
 def message_bytes(
     batch_size: int, prompt_seq_len: int, samples: int = 2, max_new_tokens: int = 0
 ) -> dict[str, int]:
-    """Return the bytes of each sender's message; raise ValueError if one does not consist of whole int64 items.
+    """Return the bytes of the message of each sender; raise ValueError if the policy's is no whole number of int64.
 
-    Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161.
+    EDGES has their readers. Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161.
     """
     tokens = batch_size * samples * (prompt_seq_len + max_new_tokens)
     if tokens % 2:
@@ -39,7 +39,7 @@ def message_bytes(
         "driver": batch_size * prompt_seq_len * INT64_BYTES,  # a prompt is not repeated per sample
         "policy": policy_bytes,
         "reference": reference_bytes,
-        "reward": policy_bytes + reference_bytes,
+        "reward": policy_bytes + reference_bytes,  # it sends the driver what it has received
     }
 
 

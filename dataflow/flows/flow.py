@@ -71,8 +71,12 @@ class Flow:
         for task in self.tasks:
             check_name(task.name, "._-")
             check_name(task.actor)
-            if task.name in names or task.actor == DRIVER:
+            if task.name in names:
                 raise ValueError(f"flow {self.name}: the name {task.name} is taken")
+            if task.actor == DRIVER:
+                raise ValueError(
+                    f"flow {self.name}: {task.name} cannot run on an actor named {DRIVER}: give another name"
+                )
             if not task.reads or not names.issuperset(task.reads):
                 raise ValueError(
                     f"flow {self.name}: {task.name} reads {list(task.reads)}: "

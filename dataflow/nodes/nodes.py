@@ -105,16 +105,19 @@ class NodeAgent:
         with ThreadPoolExecutor(connections) as threads:
             list(threads.map(read, range(connections)))
 
-    def send(self, address: tuple[str, int], connections: int, count: int) -> float:
-        """Send `count` bytes over so many connections, and return the seconds until the last byte was read."""
+    def send(self, address: tuple[str, int], connections: int, total_bytes: int) -> float:
+        """Send at least so many bytes, in equal shares over the connections, to `receive` of another node.
+
+        Return the seconds until it has read the last byte. Raise OSError if a connection fails. There is no time limit.
+        """
         # Not bytes(n), which the kernel maps to one page of zeros again and again.
-        share_bytes = math.ceil(count / connections)
+        share_bytes = math.ceil(total_bytes / connections)
         share = memoryview(b"\1" * share_bytes)
 
         def send_share(connection: socket.socket) -> None:
             connection.sendall(share)
             connection.shutdown(socket.SHUT_WR)
-            connection.recv(1)
+            connection.recv(1)  # it returns when the reader closes, after the last byte
 
         with ExitStack() as stack, ThreadPoolExecutor(connections) as threads:
             opened = []

@@ -331,7 +331,12 @@ def raise_for_memory(plan: Plan, need: Need, more_advice: str = "") -> NoReturn:
 def resolve_plan(
     transport: Transport, options: Options, suite: str = "", table: str = ""
 ) -> tuple[Plan, Skipped | None]:
-    """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
+    """Return the plan, and the reason to skip it: a requirement that this machine does not meet.
+
+    A plan that is skipped may have no GPUs and no bytes of the object store. The flow of --beside, which runs on the
+    same transport at the same time, is planned like the first; what it does not meet skips both. Raise UsageError for
+    bad flags, a cluster that does not answer and, outside of a suite, too little memory.
+    """
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
         for error in validate.find_errors(transport, options, flow):
@@ -355,17 +360,17 @@ def resolve_plan(
             raise
         return plan, Skipped(str(error))  # the other configurations of the suite may fit
     plan = replace(plan, gpus=gpus, store_bytes=store_bytes)
-    beside = None
+    beside_plan = None
     skipped = None
     if options.beside:
         try:
-            beside, skipped = resolve_plan(transport, options_beside(options))
+            beside_plan, skipped = resolve_plan(transport, options_of_beside(options), suite)
         except UsageError as error:
             raise UsageError(f"--beside {options.beside}: {error}") from None
-    return replace(plan, beside=beside), skipped
+    return replace(plan, beside=beside_plan), skipped
 
 
-def options_beside(options: Options) -> Options:
+def options_of_beside(options: Options) -> Options:
     """Return the options of the flow of --beside. It goes on until it is ended, and verifies each iteration."""
     unset: dict[str, Any] = dict.fromkeys(
         [*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"]

@@ -36,9 +36,10 @@ def by_cuda_ipc(workers: WorkerGroup) -> Connection:
 
 
 def bytes_by_pair(flow: Flow) -> Counter[tuple[str, str]]:
-    """Return the bytes of tensors that an iteration sends from GPU to GPU, by sending and reading actor.
+    """Return the bytes of tensors that an iteration copies from GPU to GPU, by sending and reading actor.
 
-    Two tasks of an actor that read the same message get one copy. Results of the flow go through host memory.
+    Two tasks of an actor that read the same message get one copy, and a message within an actor is none. What the
+    driver sends, and what the flow returns to it, goes through host memory, to all readers.
     """
     pairs: Counter[tuple[str, str]] = Counter()
     counted = set()

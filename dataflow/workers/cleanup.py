@@ -93,9 +93,11 @@ class RunFolder:
             print(f"error: {message}", file=sys.stderr)
 
     def start_driver(self, command: list[str], cwd: Path, environment: dict[str, str]) -> None:
-        """Start the driver process below a guard, in a session of its own. Raise RunFailed if it cannot be started.
+        """Start the driver process below a guard, in a session of its own, and wait for its number.
 
-        The command has the full path of the interpreter. The environment is added to that of this process.
+        The command has the full path of the interpreter. The environment is added to that of this process. Raise
+        RunFailed if the guard ends before it knows the number, as for a command that does not exist. A driver that ends
+        at once was started: its exit code tells so.
         """
         become_subreaper()  # if the guard is killed, its children become children of this process
         variables = os.environ | environment | {"TMPDIR": str(self.folder)}
@@ -120,10 +122,10 @@ class RunFolder:
                 process_group=0,
                 pass_fds=[guard_socket.fileno()],
             )
-        message = self._socket.recv(32)
-        if not message:
+        pid_text = self._socket.recv(32)
+        if not pid_text:
             raise RunFailed("the driver process cannot be started: see the error above")
-        self.pid = int(message)
+        self.pid = int(pid_text)
         self.poll_handle = self._socket.fileno()
 
     def returncode(self) -> int:
@@ -170,6 +172,7 @@ def run_guard() -> None:
 
 
 def become_subreaper() -> None:
+    """Let processes whose parent has ended become children of this one, if they descend from it."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -80,10 +80,11 @@ class RayWorkers(WorkerGroup):
             ray.shutdown()
 
     def rendezvous(self) -> str:
-        """Return the URL at which torch.distributed forms a group. The store behind it runs until this process ends.
+        """Start the store of a torch.distributed group here, and return the URL at which the group is formed.
 
-        Its server is started here, so the kernel chooses a free port and nobody else can take it. torch's own start of
-        it as rank 0 of the group, in this process, finds this server because of `multi_tenant`.
+        The kernel chooses a free port, which stays taken while these workers are there. The driver, which is this
+        process, is rank 0 of the group: it would start a server of its own at this port, and finds this one because of
+        `multi_tenant`.
         """
         from torch.distributed import TCPStore
 

@@ -27,13 +27,13 @@ class IceoryxPeer(Peer):
         self.node = make_node(self.plan.run_folder)
         self.subscribers = {}  # by edge, with the listener of its events
         self.publishers = {}  # by sending task, with the notifier of its events
-        # The memory of a message is free again after as many messages as are in flight.
-        self.views: dict[Any, deque] = {}
+        # The last messages of each edge, as many as are in flight: iceoryx2 frees the memory of those that are dropped.
+        self.kept_samples: dict[Any, deque] = {}
         for edge in self.reads:
-            self.views[edge] = deque(maxlen=self.in_flight)
+            self.kept_samples[edge] = deque(maxlen=self.in_flight)
             self.subscribe(edge)
             self.publish_address(edge, "ready")
-        for edge in self.sends:
+        for edge in self.sends:  # no two wait for each other, because each one has subscribed before
             self.wait_for_address(edge)
         for task in dict.fromkeys(edge.source for edge in self.sends):
             self.open_publisher(task)
@@ -94,7 +94,7 @@ class IceoryxPeer(Peer):
         while sample is None:
             listener.blocking_wait()
             sample = subscriber.receive()
-        self.views[edge].append(sample)
+        self.kept_samples[edge].append(sample)
         memory = sample.payload().as_memory_view()
         return from_block(memory, edge, self.endpoint.device)
 

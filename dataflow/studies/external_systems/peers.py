@@ -92,7 +92,10 @@ class Peer:
         unfinished.rename(file)
 
     def wait_for_address(self, whose):
-        """Return what another worker publishes as the address of an edge or of itself."""
+        """Return what another worker publishes as the address of an edge or of itself.
+
+        There is no limit of time: the supervisor ends a run that does not start.
+        """
         file = self.address_file(whose)
         while not file.exists():
             time.sleep(POLL_SECONDS)

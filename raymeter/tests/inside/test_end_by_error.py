@@ -44,7 +44,7 @@ def read_events(folder) -> list[dict]:
 def test_the_type_of_an_error_is_written_at_once_and_at_the_end_and_no_value(
     made_recorder, tmp_path, capsys
 ):
-    @calls.guarded
+    @calls.ending_recording
     def record():
         raise KeyError("a secret")
 

@@ -104,7 +104,7 @@ def add_task(builder: Builder, task: str, actor: str, start: float, computing: f
     added.execute = (start, start + TASK_SECONDS)
     added.store = None
     run = Run(
-        process, "function", task, start=start, seconds=TASK_SECONDS, own_seconds=TASK_SECONDS,
+        process, "function", task, start=start, seconds=TASK_SECONDS, code_seconds=TASK_SECONDS,
         cpu_seconds=computing * TASK_SECONDS,
     )  # fmt: skip
     builder.recording.runs.append(run)

@@ -8,7 +8,7 @@ from raymeter.report.waiting import say_waiting
 
 
 def make_run(cpu_share: float) -> Run:
-    return Run("node-1", by_name="Trainer.train", own_seconds=1.0, cpu_seconds=cpu_share)
+    return Run("node-1", by_name="Trainer.train", code_seconds=1.0, cpu_seconds=cpu_share)
 
 
 def test_the_task_that_is_awaited_is_named():
@@ -30,7 +30,7 @@ def test_it_says_whether_the_task_computes():
 
 def test_a_task_that_awaits_something_waits_itself_although_its_own_code_computes():
     program = make_loop(send=0.002)
-    run = Run("node-1", kind="coroutine", by_name="Trainer.train", own_seconds=0.001)
+    run = Run("node-1", kind="coroutine", by_name="Trainer.train", code_seconds=0.001)
     run.cpu_seconds = 0.001
     run.awaited_seconds = 1.0
     program.recording.runs.append(run)

@@ -302,7 +302,7 @@ def make_cpus(run: Run | None = None, memory: float = 8 * GIB, **values) -> Prog
 
 
 RUN = Run(
-    "node-ask-0", "function", seconds=0.2, own_seconds=0.2, cpu_seconds=0.001, process_seconds=0.004, peak_bytes=2**27
+    "node-ask-0", "function", seconds=0.2, code_seconds=0.2, cpu_seconds=0.001, process_seconds=0.004, peak_bytes=2**27
 )  # fmt: skip
 
 
@@ -403,7 +403,7 @@ def make_two_lines(path: Path, references: bool = False, calls_others: bool = Fa
             defined = f"{path}:{3 if number == 0 else 8}"
             builder.recording.runs.append(Run(
                 process, "function", task, name, line=defined, start=time + 0.002, seconds=seconds,
-                own_seconds=seconds, cpu_seconds=0.01,
+                code_seconds=seconds, cpu_seconds=0.01,
             ))  # fmt: skip
             if calls_others:
                 builder.call(

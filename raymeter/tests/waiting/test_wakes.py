@@ -80,7 +80,7 @@ def test_a_few_waits_that_end_so_may_be_chance():
 def test_what_a_coroutine_computes_is_not_waiting():
     program = make_queue(put_at=0.081)
     for run in program.recording.runs:
-        run.own_seconds = 0.06
+        run.code_seconds = 0.06
     assert seconds_saved(program) == pytest.approx(0.0, abs=0.003)
 
 

@@ -66,7 +66,7 @@ def find_blocks(program: Program) -> list[Block]:
             continue
         parts = run.blocks
         if run.kind == "function":
-            parts = [[run.start, run.own_seconds, run.cpu_seconds]]
+            parts = [[run.start, run.code_seconds, run.cpu_seconds]]
         for start, seconds, cpu_seconds in parts:
             waiting = find_waiting(tasks[run.process], run.by, start, start + seconds)
             blocks.append(Block(run, start, seconds, cpu_seconds, waiting))
@@ -95,6 +95,10 @@ def find_waiting(tasks: list[Task], running: str, start: float, end: float) -> l
 
 
 def make_finding(program: Program, steps: Steps, blocks: list[Block]) -> Finding:
+    """Return the finding for the times in which one method kept its event loop. `blocks` has at least one.
+
+    It saves the waiting of the other calls, not the method's own work.
+    """
     first = blocks[0].run
     savings = [
         saving for block in blocks for task in block.waiting for saving in save_wait(block, task)

@@ -130,7 +130,7 @@ def make_finding(
     """Return the finding for messages whose sender has received their content before, as `origins`.
 
     It saves sending the messages, and reading the origins; not that others read the messages. `sent_by` has the message
-    of each origin, by the id() of the origin.
+    of each origin, by the id() of the origin. Reading an origin whose message was not recorded is not counted.
     """
     savings = save_sending_all(program, group.messages)
     unique = {id(origin): origin for origin in origins}
@@ -141,16 +141,16 @@ def make_finding(
     ]
     for message in reads:
         savings += save_reading(message)
-    lines = find_lines(program, group, list(unique.values()), reads)
+    line, *other_lines = find_lines(program, group, list(unique.values()), reads)
     return Finding(
         cause=CAUSE,
         title=describe_hop(group, reads),
-        line=lines[0],
+        line=line,
         change=describe_change(group, origins),
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
-        other_lines=lines[1:],
+        other_lines=other_lines,
     )
 
 
@@ -172,13 +172,13 @@ def name_actor(sender: str) -> str:
 def find_lines(
     program: Program, group: Group, origins: list[Received], reads: list[Message]
 ) -> list[str]:
-    """Return the lines to change, the most important first.
+    """Return the lines to change, the most important first; [""] if none is known.
 
     That is the ray.get of the process which passes a message on. An actor that has it as an argument is no such line:
     then it is the line that sends the value to this actor, and after it the lines that ask the actor for it.
     """
     lines = sorted({line_of(program, origin) for origin in origins} - {""})
-    senders = sorted({sending_line(program, message) for message in reads} - {""})
+    senders = sorted({line_that_hands_over(program, message) for message in reads} - {""})
     asking = set()
     for message in group.messages:
         submission = program.submissions.get(message.sent.by)
@@ -190,17 +190,18 @@ def find_lines(
     return list(dict.fromkeys(found)) or [""]
 
 
-def sending_line(program: Program, message: Message) -> str:
-    """Return the line that gives a message to the process which sends it on; "" if it is not known.
+def line_that_hands_over(program: Program, message: Message) -> str:
+    """Return the line that hands a message to the process which passes it on; "" if it is not known.
 
-    What was put, or returned by another task, is given to it by the call that has its reference as an argument.
+    `message.received` has only that process. What was put, or returned by another task, is handed over by the call that
+    has its reference as an argument. A result that the process has got by ray.get has no such line.
     """
     if message.how == "argument" and message.call is not None:
         return message.call.line
     lines = []
     for received in message.received:
         submission = program.submissions.get(received.by)
-        if submission is not None and not received.scope:
+        if submission is not None and received.is_argument:
             lines.append(submission.line)
     if lines:
         return lines[0]
@@ -227,11 +228,11 @@ def describe_change(group: Group, origins: list[Received]) -> str:
             "The method returns what it has as an argument: return only what is new, and pass the reference of "
             "the argument to the next reader."
         )
-    if is_result and not any(origin.scope for origin in origins):
+    is_argument = all(origin.is_argument for origin in origins)
+    if is_result and is_argument:
         return (
             "The actor only stores the value and hands it out, so it is copied twice. Send it "
             "`[ray.put(value)]`, let it hand out that list, and call ray.get in the reader."
         )
     is_part = any(origin.bytes > 1.5 * group.bytes for origin in origins)
-    is_argument = not any(origin.scope for origin in origins)
     return CHANGES[is_part, is_argument]

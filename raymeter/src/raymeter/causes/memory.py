@@ -323,6 +323,10 @@ def find_growing_processes(program: Program, steps: Steps, samples: list[Sample]
 def describe_growth(
     program: Program, steps: Steps, growth: Growth, process: str, is_driver: bool
 ) -> Finding:
+    """Return the finding for a process whose private memory grows; it saves no time.
+
+    Its line is "" if no line of the process reads about as much per step as it grows.
+    """
     per_step = growth.bytes_per_second * steps.seconds
     name = "the driver" if is_driver else growth.name.removeprefix("ray::")
     line = line_that_grows(program, steps, process, per_step)

@@ -144,6 +144,10 @@ class Finder:
     def make_finding(
         self, line: str, calls: list[Call], savings: list[Saving], is_same: bool
     ) -> Finding:
+        """Return the finding for the calls that make actors in a line, of which there is at least one.
+
+        is_same: each `__init__` surely does the same, so that it is in `savings`, too.
+        """
         seconds = total(savings) / self.steps.count
         per_step = significant(len(calls) / self.steps.count, 2)
         name = calls[0].name.removesuffix(".__init__")

@@ -102,6 +102,11 @@ def first_uses(program: Program) -> dict[int, float]:
 
 
 def make_finding(program: Program, steps: Steps, line: str, starts: list[Start]) -> Finding:
+    """Return the finding for the workers that start because of the runtime_env of a line: at least one of `starts`.
+
+    It saves the starts that would not be needed if all of the line shared one environment. Its line is that of the option,
+    if that is found.
+    """
     reading = WarmReading(program)
     savings = []
     for start in avoidable_starts(program, steps, starts):

@@ -265,6 +265,10 @@ def make_finding_of_parts(
     shares: dict[int, RepeatedShare],
     factor: float,
 ) -> Finding:
+    """Return the finding for messages of which a part was sent before, or is in them twice.
+
+    shares: of each message, by its id(). factor: the part of the group for which this holds, if not all were looked at.
+    """
     savings = []
     for message in group.messages:
         share = factor * shares[id(message)].total
@@ -289,6 +293,11 @@ def make_finding_of_parts(
 def make_finding(
     program: Program, steps: Steps, group: Group, reading: list[Saving], factor: float
 ) -> Finding:
+    """Return the finding for messages that have the same content.
+
+    reading: what is saved if each actor keeps what it has read; it is advised only if that is a large part of all.
+    factor: the part of the group that is sent again.
+    """
     savings = []
     for message in group.messages:
         savings += save_sending(program, message, factor)

@@ -199,6 +199,10 @@ class Finder:
         return seconds
 
     def make_finding(self, kind: Kind, at_once: int) -> Finding:
+        """Return the finding for tasks of one kind that ask for too many CPUs; so many of them could run at once.
+
+        Its `seconds` are 0, because it removes no work: what it saves, only a prediction knows.
+        """
         submission = self.program.submissions.get(kind.tasks[0].task)
         submitted = submission.line if submission is not None else ""
         start = self.program.recording.start

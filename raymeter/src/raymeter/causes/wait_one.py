@@ -105,6 +105,10 @@ def work_of(call: Call, ready: ReadyTimes) -> float | None:
 def make_finding(
     program: Program, steps: Steps, loop: Loop, work: list[tuple[Call, float]]
 ) -> Finding:
+    """Return the finding for a loop of ray.wait.
+
+    work: its calls, with the seconds that each one took after a result was ready.
+    """
     batch = loop.batch
     savings = save_work(loop, work)
     seconds = total(savings) / steps.count

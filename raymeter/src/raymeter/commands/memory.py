@@ -28,10 +28,14 @@ CALL_SITES = "RAY_record_ref_creation_sites"
 
 
 def main(arguments: Namespace) -> int:
-    """Return the exit code of the program; show the memory of a folder if that is given."""
-    shown = profile_folder(arguments.program)
-    if shown is not None:
-        show_folder(shown, arguments.step)
+    """Run a program and show its memory; for the folder of a profile, only show it.
+
+    Return the exit code of the program, even if its memory cannot be shown; 0 for a folder. Raise UserError if there is
+    no such program, or nothing was recorded in the folder.
+    """
+    old_profile = profile_folder(arguments.program)
+    if old_profile is not None:
+        show_folder(old_profile, arguments.step)
         return 0
     words = find_program(arguments.program, arguments.module)
     folder = make_folder(arguments.output, arguments.program[0])

@@ -109,9 +109,9 @@ def read_run(folder: Path, step: str | None) -> Run:
 def run_interleaved(
     recorder: Recorder, programs: Sequence[Program], rounds: int
 ) -> list[list[Run]]:
-    """Return the runs of each program. Each round runs every program once, and every second one in reverse order.
+    """Return the runs of each program. Each round runs every program once, and every second round in reverse order.
 
-    So a machine that becomes slower changes all programs alike.
+    So a machine that becomes slower changes all programs alike. Raise UserError if one of them fails.
     """
     runs: list[list[Run]] = [[] for _ in programs]
     for number in range(rounds):

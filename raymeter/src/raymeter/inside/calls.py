@@ -210,7 +210,7 @@ def replace(name, make_wrapper):
     ray_internals.replace_in_ray(attribute, original, wrapper)
 
 
-def guarded(record):
+def ending_recording(record):
     """Return a function that calls `record`, adds its time to that of the recorder, and ends recording if it fails."""
 
     @functools.wraps(record)
@@ -302,7 +302,7 @@ def only_count(current, record, scope, end):
     return True
 
 
-@guarded
+@ending_recording
 def write_event_of_scope(record, scope, end, args, kwargs, result):
     event = {"number": scope.number, "start": scope.start, "seconds": end - scope.start}
     event["own_seconds"] = scope.own_seconds
@@ -505,16 +505,20 @@ def is_only_small(current, result):
     return True
 
 
-@guarded
+@ending_recording
 def write_sent(before, after, value, result):
-    """Write a message that was serialised, if it is large and within the budget."""
+    """Write a message that was serialised, if it is large, or a result with many references.
+
+    Over the budget, a slow one is written in short, and others are left out and counted.
+    """
     is_rdt = isinstance(result, tuple)
     size = sum(tensor.nbytes for tensor in result[1]) if is_rdt else result.total_bytes
     references = 0 if is_rdt else len(getattr(result, "contained_object_refs", ()))
     scope = recorder.scope()
     if scope is not None:
         scope.contained += references
-    if size < recorder.min_bytes and (scope is not None or references < MANY_REFERENCES):
+    is_result_of_references = scope is None and references >= MANY_REFERENCES
+    if size < recorder.min_bytes and not is_result_of_references:
         parts.clear()
         return
     key = "sent", describe.type_name(value), ray_internals.current_name(), *find_place(scope)
@@ -780,7 +784,7 @@ def is_small(current, data, tensors):
     return not any(tensors) and len(data or b"") < current.min_bytes
 
 
-@guarded
+@ending_recording
 def write_received(before, after, data, reference, args, value):
     """Write a message that was read, if it is large."""
     scope = recorder.scope()
@@ -879,7 +883,7 @@ def make_export_wrapper(kind):
     return make_wrapper
 
 
-@guarded
+@ending_recording
 def write_export(kind, begin, end, value, data):
     """Write that a function or a class of actors was pickled for the workers; if it is large, with what it captures."""
     line, function = place.find_line()
@@ -914,7 +918,7 @@ def make_fetch_wrapper(original):
     return fetch
 
 
-@guarded
+@ending_recording
 def write_fetch(begin, end):
     task = ray_internals.current_task()
     recorder.write({"event": "fetch", "by": task, "start": begin, "seconds": end - begin})
@@ -926,7 +930,7 @@ def write_run(run, function):
         write_run_event(run, function)
 
 
-@guarded
+@ending_recording
 def write_run_event(run, function):
     event = run.describe()
     event["by"] = ray_internals.current_task()
@@ -937,7 +941,7 @@ def write_run_event(run, function):
     recorder.write(event)
 
 
-@guarded
+@ending_recording
 def write_batch(make_block, batch, start, seconds):
     """Write that Ray Data has made a block of a batch with lists of numbers."""
     lists = data_batches.lists_of(batch)
@@ -956,7 +960,7 @@ def has_time_for_alternatives():
     return recorder.has_time("alternatives")
 
 
-@guarded
+@ending_recording
 def install_in_data():
     """Record the batches of Ray Data from now on, if the function that runs next has imported it."""
     data_batches.install_if_used(write_batch)

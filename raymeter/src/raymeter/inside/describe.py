@@ -158,6 +158,7 @@ def describe_library_leaf(part):
 
 
 def describe_array(numpy, part):
+    """Return what an array is; None if the part is none."""
     if not is_of(part, numpy.ndarray):
         return None
     size = special_arrays.array_bytes(numpy, part)
@@ -168,6 +169,10 @@ def describe_array(numpy, part):
 
 
 def describe_tensor(torch, part):
+    """Return what a tensor is; None if the part is none.
+
+    Of a sparse or nested one, it has the form, and not the device.
+    """
     if not is_of(part, torch.Tensor):
         return None
     dtype = str(part.dtype).replace("torch.", "")

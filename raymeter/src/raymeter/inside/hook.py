@@ -159,6 +159,10 @@ def make_worker_hook(users_hook):
     settings = {name: os.environ[name] for name in OUR_SETTINGS}
 
     def set_up_worker():
+        """Call the user's own hook, make the modules of the recorder from their texts, and begin to record.
+
+        An error of the user's hook goes on to Ray, as without raymeter; another error is printed.
+        """
         if users_hook:
             users_function = users_hook
             if isinstance(users_hook, str):

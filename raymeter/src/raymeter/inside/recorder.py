@@ -305,14 +305,15 @@ class Recorder:
         self.last_flush = now()
         return waiting
 
-    def flush(self, seconds=0.0):
+    def flush(self, lock_seconds=0.0):
         """Write the events that wait, and what the recorder has cost so far.
 
-        Wait at most so many seconds while another thread takes them.
+        If another thread takes them at the moment, wait so long at most, and then leave them to it. Raise OSError if
+        they cannot be written, now or earlier: these lines are lost, and recording ends.
         """
         if self.has_failed:
             raise OSError("an earlier line was not written")
-        waiting = self.take_lines(seconds)
+        waiting = self.take_lines(lock_seconds)
         if waiting:
             waiting.append(self.describe_itself())
         begin = time.thread_time()  # without waiting for a thread of the program

@@ -23,15 +23,16 @@ LATER = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 
 
 class Run:
-    """One run of a function: the seconds of its own code, without what it awaits or what Ray does between items.
+    """One run of a function of the user.
 
-    `awaited_seconds` are those in which it awaits something.
+    `code_seconds` are those of the user's code, without what it awaits or what Ray does between items, and
+    `awaited_seconds` those in which it awaits something.
     """
 
     def __init__(self, kind):
         self.kind = kind  # "function", "coroutine" or "generator"
         self.start = time.time()
-        self.own_seconds = 0.0
+        self.code_seconds = 0.0
         self.cpu_seconds = 0.0
         self.awaited_seconds = 0.0
         self.process_seconds = -1.0  # of all threads; -1 if that is not all that it used
@@ -50,7 +51,7 @@ class Run:
         """End a part of the user's code."""
         seconds = time.time() - self.part_start
         cpu_seconds = time.thread_time() - self.cpu_start
-        self.own_seconds += seconds
+        self.code_seconds += seconds
         self.cpu_seconds += cpu_seconds
         is_long = seconds >= MIN_BLOCK_SECONDS and len(self.blocks) < MAX_BLOCKS
         if self.kind == "coroutine" and is_long:
@@ -80,7 +81,7 @@ class Run:
             "kind": self.kind,
             "start": self.start,
             "seconds": time.time() - self.start,
-            "own_seconds": self.own_seconds,
+            "code_seconds": self.code_seconds,
             "cpu_seconds": self.cpu_seconds,
             "awaited_seconds": self.awaited_seconds,
             "process_seconds": self.process_seconds,
@@ -139,7 +140,7 @@ def record_long(begin, function, record):
     seconds = time.time() - begin.start
     run = Run("function")
     run.start = begin.start
-    run.own_seconds = seconds
+    run.code_seconds = seconds
     run.cpu_seconds = time.thread_time() - begin.thread_seconds
     if not has_had_children():
         run.process_seconds = time.process_time() - begin.process_seconds
@@ -205,7 +206,7 @@ async def time_coroutine(coroutine, function, record):
     try:
         return await Steps(coroutine, run)
     finally:
-        run.awaited_seconds = time.time() - run.start - run.own_seconds
+        run.awaited_seconds = time.time() - run.start - run.code_seconds
         if run.is_written():
             record(run, function)
 
@@ -242,18 +243,24 @@ def time_generator(generator, function, record):
 
 
 async def time_async_generator(generator, function, record):
+    """Yield what an async generator yields; it gets what is sent or thrown into this one.
+
+    The run is recorded when the generator has ended, also by an error.
+    """
     run = Run("generator")
     resume = functools.partial(anext, generator)
     try:
         while True:
             run.ask()
-            begin = time.time() - run.own_seconds
+            begin = time.time()
+            code_before = run.code_seconds
             try:
                 item = await Steps(resume(), run)
             except StopAsyncIteration:
                 return
             finally:
-                run.awaited_seconds += time.time() - run.own_seconds - begin
+                computed = run.code_seconds - code_before
+                run.awaited_seconds += time.time() - begin - computed
             run.give(generator.ag_frame)
             try:
                 sent = yield item

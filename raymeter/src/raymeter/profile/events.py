@@ -280,6 +280,11 @@ class Received:
     def end(self) -> float:
         return self.start + self.seconds
 
+    @property
+    def is_argument(self) -> bool:
+        """Return whether Ray deserialised it before a task or method began, and not in a call of the user."""
+        return not self.scope
+
 
 @dataclass
 class Captured:
@@ -346,7 +351,7 @@ class Batch:
 class Run:
     """What the user's function did in a worker, for the task `by`.
 
-    `own_seconds` and `cpu_seconds` are those of its own code, without the time in which it let others run. In
+    `code_seconds` and `cpu_seconds` are those of its own code, without the time in which it let others run. In
     `awaited_seconds`, it awaited something. What Ray does between the items of a generator is in neither. Profiles of
     earlier versions have 0.0 there, and count what an async generator awaited as its own. `process_seconds` are the
     CPU seconds of all threads of its process, and -1 if they are unknown or the process has had children, whose time
@@ -366,7 +371,7 @@ class Run:
     has_event_loop: bool = False  # its actor has coroutines among its methods
     start: float = 0.0
     seconds: float = 0.0
-    own_seconds: float = 0.0
+    code_seconds: float = 0.0
     cpu_seconds: float = 0.0
     blocks: list[list[float]] = field(default_factory=list)
     items: list[float] = field(default_factory=list)  # of the first 2,000
@@ -452,7 +457,10 @@ class Reference:
 
 
 def make(kind: type, line: dict[str, Any]) -> Any:
-    """Return the event of a line. Names that this version does not know are left out."""
+    """Return the event of a line: names that this version does not know are left out, and missing ones have defaults.
+
+    Raise TypeError if one is missing that has no default.
+    """
     known = names_of(kind)
     if known.issuperset(line):  # most often
         return kind(**line)

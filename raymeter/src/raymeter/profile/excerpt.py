@@ -70,14 +70,18 @@ def count_events(program: Program, steps: Steps) -> int:
 
 
 def cut(program: Program, begin: float, end: float) -> Program:
-    """Return a program with what happened between two times, and what is known of its messages and actors."""
+    """Return a program with what happened, at least in part, between two times.
+
+    At all times, it keeps the messages that tell of others like them, with the calls that sent them, and the tasks and
+    calls that made actors. A message between the times keeps all its readers.
+    """
     recording = program.recording
     messages = []
     sending = set()  # calls
     for message in program.messages:
         sent = message.sent
         is_inside = begin <= sent.start <= end
-        if is_inside or is_described(sent):
+        if is_inside or tells_of_others(sent):
             messages.append(message)
             sending.add(id(message.call))
     calls = []
@@ -85,15 +89,15 @@ def cut(program: Program, begin: float, end: float) -> Program:
         is_inside = call.start <= end and call.end >= begin
         if is_inside or call.kind == "actor" or id(call) in sending:
             calls.append(call)
-    tasks = [task for task in program.tasks.values() if is_between(task, begin, end)]
+    tasks = [task for task in program.tasks.values() if is_kept(task, begin, end)]
     part = replace(
         recording,
         calls=calls,
         sent=[message.sent for message in messages],
-        received=between(recording.received, begin, end),
-        runs=between(recording.runs, begin, end),
+        received=overlapping(recording.received, begin, end),
+        runs=overlapping(recording.runs, begin, end),
         tasks=tasks,
-        stores=stores_between(recording.stores, begin, end),
+        stores=stores_around(recording.stores, begin, end),
     )
     return Program(
         recording=part,
@@ -104,17 +108,17 @@ def cut(program: Program, begin: float, end: float) -> Program:
     )
 
 
-def is_described(sent: Sent) -> bool:
+def tells_of_others(sent: Sent) -> bool:
     """Return whether something is known of a message that counts for others like it, too."""
     return bool(sent.fields or sent.alternatives or sent.unfit) or sent.is_same is not None
 
 
-def between(events: Iterable[Event], begin: float, end: float) -> list[Event]:
+def overlapping(events: Iterable[Event], begin: float, end: float) -> list[Event]:
     """Return the events that happened between two times, at least in part."""
     return [event for event in events if event.start <= end and event.end >= begin]
 
 
-def stores_between(stores: list[Store], begin: float, end: float) -> list[Store]:
+def stores_around(stores: list[Store], begin: float, end: float) -> list[Store]:
     """Return the samples between two times, with one before and one after them: between those, so much was spilled.
 
     The speed of a copy was measured once, and holds for all of them.
@@ -139,8 +143,8 @@ def start_of(task: Task) -> float:
     return task.submitted or task.running or 0.0
 
 
-def is_between(task: Task, begin: float, end: float) -> bool:
-    """Return whether a task was submitted, waited or ran between two times, or created an actor."""
+def is_kept(task: Task, begin: float, end: float) -> bool:
+    """Return whether a task was submitted, waited or ran between two times, created an actor, or is the driver's."""
     if task.type in ("ACTOR_CREATION_TASK", "DRIVER_TASK"):
         return True
     start = start_of(task)

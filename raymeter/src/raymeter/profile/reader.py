@@ -212,7 +212,11 @@ def check_times(line: dict[str, Any]) -> None:
 
 
 def add_event(recording: Recording, process: Process, line: dict[str, Any]) -> None:
-    """Add the event of a line to the list of its kind; an unknown kind is left out."""
+    """Add the event of a line to the list of its kind; the last one of the recorder itself goes to its process.
+
+    An unknown kind is left out, and missing fields have their defaults. Raise AttributeError, KeyError, TypeError or
+    ValueError if the line is damaged.
+    """
     name = line["event"]
     if name in CALLS:
         recording.calls.append(events.make(Call, line))

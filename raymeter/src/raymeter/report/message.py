@@ -142,6 +142,7 @@ def describe_fields(fields: list[dict]) -> list[str]:
 
 
 def describe_field(field: dict) -> tuple[str, ...]:
+    """Return the row of a field: name, bytes, bytes of the memory behind it, type, and what is special."""
     name = field["path"] or "(the message)"
     if field["count"] > 1:
         name += f" x {field['count']}"

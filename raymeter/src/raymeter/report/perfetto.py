@@ -61,6 +61,7 @@ class Trace:
             self.add_span(place, span)
 
     def add_span(self, place: dict[str, int], span: Span) -> None:
+        """Add a span to its row, with its times in microseconds after the start of the program."""
         details: dict[str, Any] = {}
         if span.line:
             details["line"] = relative(span.line)

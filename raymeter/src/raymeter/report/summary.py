@@ -65,6 +65,7 @@ def describe_moving(profile: Profile) -> dict[str, Any]:
 
 
 def describe_advice(advice: Advice) -> dict[str, Any]:
+    """Return a piece of advice for profile.json; its times are seconds per step."""
     finding = advice.finding
     prediction = advice.prediction
     return {

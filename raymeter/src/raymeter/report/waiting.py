@@ -98,7 +98,7 @@ def waits_of(program: Program, steps: Steps) -> list[Call]:
 def say_computing(program: Program, name: str) -> str:
     """Return " (it computes)" or " (it waits itself)" for a function; "" if it was not recorded."""
     runs = [run for run in program.recording.runs if run.by_name == name]
-    seconds = sum(run.own_seconds + run.awaited_seconds for run in runs)
+    seconds = sum(run.code_seconds + run.awaited_seconds for run in runs)
     if not seconds:
         return ""
     computing = sum(computing_seconds(program, run) for run in runs)

@@ -170,6 +170,10 @@ class Builder:
             self.graph.cores[process.host] = process.cores
 
     def add_points(self) -> None:
+        """Add the starts and ends of all calls, and the points of all tasks that have run, except those of the driver.
+
+        An object that was put is ready at the end of its call.
+        """
         graph = self.graph
         for call in self.program.recording.calls:
             key = call.process, call.number

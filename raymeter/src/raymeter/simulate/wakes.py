@@ -60,9 +60,9 @@ def find_waits(program: Program, execution_starts: Mapping[str, float]) -> dict[
     waits: dict[Method, list[Run]] = defaultdict(list)
     for run in program.recording.runs:
         is_known = run.kind == "coroutine" and run.by in execution_starts
-        waiting = run.seconds - run.own_seconds
+        waiting = run.seconds - run.code_seconds
         most = MAX_OWN_SHARE * run.seconds
-        computes = run.own_seconds > most
+        computes = run.code_seconds > most
         if is_known and not computes and waiting >= MIN_WAITING:
             task = program.tasks[run.by]
             method = task.actor, task.name
