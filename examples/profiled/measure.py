@@ -170,7 +170,8 @@ def try_changes(program: Program, tried: Sequence[Tried], pairs: int) -> None:
         for position, item in enumerate(tried, 1):
             item.before.append(seconds[0])
             item.after.append(seconds[position])
-        print(f"  pair {number + 1}: {list(seconds.values())}", flush=True)
+        shown = [seconds[position] for position in range(len(settings))]
+        print(f"  pair {number + 1}: {shown}", flush=True)
 
 
 def describe_profile(program: Program) -> dict[str, Any]:
