@@ -36,6 +36,33 @@ def test_three_quarters_are_padding(make):
     assert share_of_one_value(make(np.arange(200_000).reshape(1_000, 200))) < 0.01
 
 
+class ImageType(pa.ExtensionType):
+    """A column of images, as Ray Data has them: to_numpy returns them with their shape."""
+
+    def __init__(self):
+        super().__init__(pa.list_(pa.uint8(), 64 * 64), "images")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    def __arrow_ext_class__(self):
+        return Images
+
+
+class Images(pa.ExtensionArray):
+    def to_numpy(self, zero_copy_only=True):
+        numbers = self.storage.flatten().to_numpy(zero_copy_only=zero_copy_only)
+        return numbers.reshape(len(self), 64, 64)
+
+
+def test_the_numbers_of_a_column_of_images_are_those_of_all_rows():
+    images = np.zeros((100, 64 * 64), np.uint8)
+    images[:25] = 1
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(images.reshape(-1)), 64 * 64)
+    column = pa.ExtensionArray.from_storage(ImageType(), lists)
+    assert share_of_one_value(column) == pytest.approx(0.75, abs=0.05)
+
+
 @pytest.mark.parametrize("value", [
     np.array(["a"] * 100), np.zeros((10, 10))[:, ::2], np.zeros(0), pa.array(["a", "b"]), pa.array([1, None]),
     torch.zeros(10, dtype=torch.bfloat16), np.zeros(10, bool), "text",

@@ -50,4 +50,4 @@ def arrow_values(pyarrow, part):
         return None
     while hasattr(part, "flatten"):  # lists
         part = part.flatten()
-    return part.to_numpy(zero_copy_only=True)
+    return part.to_numpy(zero_copy_only=True).reshape(-1)  # of a column of tensors: all numbers of all rows

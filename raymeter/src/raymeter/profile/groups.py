@@ -114,7 +114,7 @@ def store_seconds(message: Message) -> float:
     if message.stored is None:
         return 0.0
     start, end = message.stored
-    seconds = (end - start - message.sent.own_seconds) / message.in_one_store
+    seconds = (end - start - message.recorder_in_store) / message.in_one_store
     return max(message.sent.seconds, seconds)
 
 

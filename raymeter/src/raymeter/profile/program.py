@@ -38,7 +38,8 @@ class Message:
     call: Call | None  # in which it was sent; None for the result of a task
     received: list[Received] = field(default_factory=list)
     stored: Phase | None = None  # when the task that returned it stored its results
-    in_one_store: int = 1  # messages that were stored then
+    in_one_store: float = 1.0  # messages that were stored then, with those that were left out
+    recorder_in_store: float = 0.0  # seconds of the recorder then
     is_only_read: bool = False  # in the steps: it was sent outside of them
 
     @property
@@ -149,7 +150,7 @@ def number_calls(calls: list[Call]) -> dict[tuple[str, int], Call]:
 def join_stores(program: Program) -> None:
     """Add to each result when it was stored: the phase of its task that contains its serialisation, or of its process.
 
-    Items of a generator have no such phase, and results of one task share theirs.
+    Items of a generator have no such phase, and results of one task share theirs, also those that were left out.
     """
     by_process = find_stores(program)
     sharing: dict[tuple[str, Phase], list[Message]] = defaultdict(list)
@@ -162,10 +163,29 @@ def join_stores(program: Program) -> None:
         if phase is not None:
             message.stored = phase
             sharing[process, phase].append(message)
-    for messages in sharing.values():
-        count = len(messages)
+    usual = results_per_task(program)
+    for (process, _), messages in sharing.items():
+        recorder_seconds = sum(message.sent.own_seconds for message in messages)
         for message in messages:
-            message.in_one_store = count
+            known = usual.get((process, message.sent.by_name), 0.0)
+            message.in_one_store = max(len(messages), known)
+            message.recorder_in_store = recorder_seconds
+
+
+def results_per_task(program: Program) -> dict[tuple[str, str], float]:
+    """Return how many large messages a task stores, by process and name of the task, with those that were left out.
+
+    It is the mean of all tasks whose phases are known. Results that were stored in none of these do not count.
+    """
+    results: dict[tuple[str, str], float] = defaultdict(float)
+    for message in program.messages:
+        if message.stored is not None:
+            results[message.sent.process, message.sent.by_name] += message.sent.weight
+    tasks: dict[tuple[str, str], int] = defaultdict(int)
+    for task in program.tasks.values():
+        if task.store is not None:
+            tasks[program.process_of(task), task.name] += 1
+    return {place: count / tasks[place] for place, count in results.items() if tasks[place]}
 
 
 def own_phase(program: Program, sent: Sent) -> Phase | None:
