@@ -73,7 +73,10 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command, and return its exit code: that of the program for `run`, and 2 for a wrong command."""
+    """Run a command, and return its exit code: that of the program for `run`, and 2 after a UserError.
+
+    Raise SystemExit for wrong flags (with 2), --help and --version. Ctrl-C is no error: the code is INTERRUPTED.
+    """
     words = list(sys.argv[1:] if words is None else words)
     verb = words.pop(0) if words and words[0] in VERBS else "run"
     try:
@@ -87,7 +90,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def run_verb(verb: str, words: Sequence[str]) -> int:
-    """Return the exit code of a verb."""
+    """Run a verb with the words after it, and return its exit code. "run" is the one for any other verb.
+
+    Raise UserError, and SystemExit for --help or wrong flags.
+    """
     if verb == "show":
         return show.main(show_parser().parse_args(words))
     if verb == "try":
@@ -103,7 +109,7 @@ def run_verb(verb: str, words: Sequence[str]) -> int:
 
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of a verb that runs a program."""
+    """Return the arguments of a verb that runs a program; raise SystemExit or UserError for wrong words."""
     arguments = parser.parse_args(words)
     arguments.module, arguments.program = read_words(arguments.program, arguments.module)
     return arguments
@@ -160,6 +166,7 @@ def try_parser() -> argparse.ArgumentParser:
 
 
 def compare_parser() -> argparse.ArgumentParser:
+    """Return the parser of `compare`, for the words before the first "--": flags, and a program or two profiles."""
     parser = make_parser("raymeter compare", COMPARE_DESCRIPTION, "BEFORE -- AFTER")
     add_runs(parser)
     parser.add_argument("--markdown", action="store_true", help="print a table for a pull request")
@@ -195,6 +202,7 @@ def memory_parser() -> argparse.ArgumentParser:
 
 
 def explain_parser() -> argparse.ArgumentParser:
+    """Return the parser of `explain`, whose subject is a list of words, or [] to list all causes."""
     parser = make_parser("raymeter explain", EXPLAIN_DESCRIPTION, "[CAUSE or FILE]")
     parser.add_argument(
         "subject",
@@ -209,6 +217,7 @@ def explain_parser() -> argparse.ArgumentParser:
 
 
 def show_parser() -> argparse.ArgumentParser:
+    """Return the parser of `show`. `--html` is None if it is not given, and Path() without a file."""
     parser = OneLineParser("raymeter show", description="Show a profile that exists.")
     parser.add_argument("folder", type=Path, help="folder of the profile")
     add_step(parser)

@@ -27,7 +27,10 @@ IMPORTED = "imported"  # in the folder of a profile
 
 
 def find_program(words: Sequence[str], is_module: bool) -> list[str]:
-    """Return the words after the Python interpreter; raise UserError if there is no such script."""
+    """Return the words after the Python interpreter; raise UserError without words, or if there is no such script.
+
+    Whether there is such a module is not looked at.
+    """
     if not words:
         raise UserError(
             "no program: give a script and its arguments, such as raymeter train.py --lr 1e-4"
@@ -47,7 +50,8 @@ def is_program(path: Path) -> bool:
 def read_words(words: Sequence[str], is_module: bool) -> tuple[bool, list[str]]:
     """Return whether a program is a module, and its words, without "--" and "python" before them.
 
-    Raise UserError if this is another Python than the one of raymeter, which runs the program.
+    `is_module` is the flag -m, which may also be one of the words. Words may be []. Raise UserError if the first one is
+    another Python than the one of raymeter, which runs the program.
     """
     words = list(words)
     if words and words[0] == "--":
@@ -111,7 +115,10 @@ def may_be_client(
 
 
 def read_program(words: Sequence[str], folder: Path) -> str:
-    """Return the text of the script or module of these words; "" if it is not in the folder."""
+    """Return the text of the script or module of these words; "" if it is not in the folder, or cannot be read.
+
+    `words` are those of `find_program`, so the first one is a script, or "-m" with a module after it.
+    """
     name = words[0]
     if name == "-m":
         name = words[1].replace(".", os.sep) + ".py"
@@ -127,7 +134,8 @@ def read_program(words: Sequence[str], folder: Path) -> str:
 def link_package(folder: Path) -> Path:
     """Return a folder with this package and nothing else.
 
-    So a program of another environment that the user's program starts finds it, and none of its neighbours.
+    So a program of another environment that the user's program starts finds it, and none of its neighbours. If the file
+    system has no links, or the folder cannot be made, return the folder that raymeter is installed in.
     """
     package = Path(__file__).resolve().parent
     imported = folder.resolve() / IMPORTED
@@ -148,7 +156,7 @@ def run_program(
     output: IO[bytes] | None = None,
     folder: Path | None = None,
 ) -> int:
-    """Run a program, and return its exit code. Signals go to the program.
+    """Run a program, and return its exit code: 128 and the signal, if one has ended it. Signals go to the program.
 
     `watch(process id)` is open while the program runs. It is started in `folder`, and writes to `output`.
     """
@@ -175,9 +183,10 @@ def signals_blocked() -> Iterator[None]:
 
 
 def wait_and_pass_on(process: subprocess.Popen[bytes]) -> int:
-    """Return the exit code of a program, to which signals are passed on meanwhile.
+    """Return the exit code of a program (minus a signal that ended it), to which signals are passed on meanwhile.
 
-    The kernel sends Ctrl-C of a terminal to the program, too. Such a signal has no process that sent it.
+    Signals are blocked in this process, so that they can be taken here. The kernel sends Ctrl-C of a terminal to the
+    program, too. Such a signal has no process that sent it.
     """
     while process.poll() is None:
         received = signal.sigtimedwait((*SIGNALS, signal.SIGCHLD), POLL_SECONDS)

@@ -164,7 +164,7 @@ Kinds.__module__ = f"{ray_internals.DATA_PACKAGE}made"
     lambda: Rows([1]),
 ])  # fmt: skip
 def test_arguments_of_the_users_function_are_not_asked(make):
-    assert data_batches.search(Kinds(embed, make()))[1] == "embed"
+    assert data_batches.search_transformer(Kinds(embed, make()))[1] == "embed"
 
 
 def test_a_variable_without_a_value_hides_no_function():
@@ -174,7 +174,7 @@ def test_a_variable_without_a_value_hides_no_function():
     embed_inside = embed
     module = transform.__code__.replace(co_filename=f"{ray_internals.FOLDER}/made.py")
     transform.__code__ = module
-    assert data_batches.search(Kinds(transform))[1] == "embed"
+    assert data_batches.search_transformer(Kinds(transform))[1] == "embed"
     later = 1
 
 
@@ -183,7 +183,7 @@ def test_a_function_that_says_that_it_wraps_a_strange_object_has_its_own_line():
         pass
 
     wrapper.__wrapped__ = object.__new__(make_proxy_class())
-    line, name, _ = data_batches.search(Kinds(wrapper))
+    line, name, _ = data_batches.search_transformer(Kinds(wrapper))
     assert (line, name) == (f"{__file__}:{wrapper.__code__.co_firstlineno}", "wrapper")
 
 
@@ -300,8 +300,8 @@ def test_a_batch_is_looked_into_only_as_far_as_there_are_few_containers(monkeypa
         data_batches, "contents_of", lambda value: looked.append(value) or contents_of(value)
     )
     numbers = [float(number) for number in range(1_000)]
-    assert data_batches.Looked().is_known([numbers])
+    assert data_batches.Contents().is_known([numbers])
     assert len(looked) == 1  # none of its numbers
     monkeypatch.setattr(data_batches, "MAX_CONTAINERS", 10)
-    assert not data_batches.Looked().is_known([[numbers]] * 20)
+    assert not data_batches.Contents().is_known([[numbers]] * 20)
     assert len(looked) < 20

@@ -45,7 +45,8 @@ def measure(value, event, known=None, has_time=always):
     of the conversion as "convert", which the program would often spend once instead of for each message. A way that
     does not fit is an empty dict, and one that was given up because converting takes too long is None. `known` has
     those that were measured before; what there was no time for is missing. If only a sample was measured, the numbers
-    are scaled to the whole message, and "share" says how much it was.
+    are scaled to the whole message, and "share" says how much it was. Return only `known` for a message of more than
+    MAX_BYTES, or with references in it.
     """
     results = dict(known or {})
     if event["bytes"] > MAX_BYTES or event.get("references"):
@@ -79,7 +80,10 @@ def seconds_for(serialise_seconds):
 
 
 def add_conversions(results, sample, as_it_is, event, is_sample, has_time):
-    """Add what was measured of each conversion, as long as there is time."""
+    """Add to `results` what was measured of each conversion, as long as there is time.
+
+    Add nothing if the message itself could not be measured. Raise OutOfBudget if the time ends within a conversion.
+    """
     if not results[AS_IT_IS] or (is_sample and not as_it_is):
         return
     seconds = seconds_for((as_it_is or results[AS_IT_IS])["serialise"])
@@ -147,9 +151,10 @@ def timed(convert, value):
 
 
 def measure_value(value, convert_seconds):
-    """Return the fastest of PASSES; an empty dict if it cannot be pickled, or if copies of it must not be made.
+    """Return what serialising and reading a value takes: the pass of PASSES that serialises it fastest.
 
-    If reading it would run code of its classes, it is only serialised: "is_read" is False then.
+    `convert_seconds` becomes "convert". If reading the value would run code of its classes, it is only serialised:
+    "is_read" is False then. Return an empty dict if it cannot be pickled or read, or if copies of it must not be made.
     """
     best = {}
     is_read = None

@@ -109,8 +109,8 @@ def measure_reading():
 def first_readings(kind, small):
     """Return the readings before a message is serialised.
 
-    That is only the time if messages of this type are always small, or if it will probably be left out. `small` are
-    those in a row that were.
+    CPU seconds and page faults are None if messages of this type are always small, or if it will probably be left out:
+    to read them takes longer than the time. `small` are those in a row that were.
     """
     begin = time.time()
     if small >= MANY_SMALL or is_left_out_if_fast(kind, begin):
@@ -155,7 +155,11 @@ def stop(error):
 
 
 def install():
-    """Wrap the functions, once per process, and begin to record."""
+    """Wrap the functions of Ray, and begin to record.
+
+    If this process has begun before, only read the memory of the cluster that it joins now. A function that this
+    version of Ray does not have is noted as missing. If the recorder cannot be made, recording ends without an error.
+    """
     global recorder
     if recorder is not None:
         sample_memory()
@@ -196,7 +200,11 @@ def forget(made):
 
 
 def replace(name, make_wrapper):
-    """Put a wrapper in the place of a function of Ray, and of what calls it in the module `ray`."""
+    """Put a wrapper in the place of a function of Ray, and of what calls it in the module `ray`.
+
+    `name` is "module:function" or "module:class.method". Raise ImportError or AttributeError if there is none. One that
+    is wrapped already stays as it is.
+    """
     owner_name, _, attribute = (
         name.rpartition(".") if "." in name.partition(":")[2] else name.partition(":")
     )
@@ -211,7 +219,10 @@ def replace(name, make_wrapper):
 
 
 def ending_recording(record):
-    """Return a function that calls `record`, adds its time to that of the recorder, and ends recording if it fails."""
+    """Return a function that calls `record`, and adds its time to that of the recorder.
+
+    If `record` raises an error, recording ends in this process, and the function returns None.
+    """
 
     @functools.wraps(record)
     def call(*arguments):
@@ -232,7 +243,9 @@ def ending_recording(record):
 def in_scope(record):
     """Return what makes a wrapper of a call during which messages are sent or received.
 
-    `record(scope, seconds, arguments, keywords, result)` writes the event of the call.
+    `record(event, scope, arguments, keywords, result)` writes the event of the call, also of one that has raised an
+    error: `result` is None then, and the error goes on. A short call may only be counted. Without a recorder, only the
+    original is called.
     """
 
     def make_wrapper(original):
@@ -280,7 +293,9 @@ def find_place(scope):
 
 
 def only_count(current, record, scope, end):
-    """Count a short call that is sampled, without describing it; return False if it is to be written.
+    """Count a short call that is sampled, without describing it; return False if it is to be described.
+
+    Then nothing was counted: it has a large message, is long, is the next one to be written, or its line is not known.
 
     One function does all of it, because this happens in most calls of a program with many of them.
     """
@@ -458,7 +473,8 @@ def submitted_task(result):
 def make_serialise_wrapper(original):
     """Wrap the function that serialises a message, for whichever call.
 
-    `parts` are those of this thread. If writing the message fails, recording ends, and the user's call goes on.
+    Small messages without references are only counted. `parts` are those of this thread. An error of Ray's function
+    goes on to the caller. If writing the message fails, recording ends, and the user's call goes on.
     """
 
     @functools.wraps(original)
@@ -489,10 +505,11 @@ def make_serialise_wrapper(original):
 
 
 def is_only_small(current, result):
-    """Return whether a message is small and without references, and count its bytes then.
+    """Return whether a message is small and without references, and count its bytes in the call that sends it then.
 
     `current` is the recorder, which another thread may end meanwhile.
     """
+    # A tuple has tensors that travel outside of the store.
     if isinstance(result, tuple) or result.total_bytes >= current.min_bytes:
         return False
     if getattr(result, "contained_object_refs", ()):
@@ -511,7 +528,7 @@ def write_sent(before, after, value, result):
 
     Over the budget, a slow one is written in short, and others are left out and counted.
     """
-    is_rdt = isinstance(result, tuple)
+    is_rdt = isinstance(result, tuple)  # tensors that travel outside of the store
     size = sum(tensor.nbytes for tensor in result[1]) if is_rdt else result.total_bytes
     references = 0 if is_rdt else len(getattr(result, "contained_object_refs", ()))
     scope = recorder.scope()
@@ -584,7 +601,10 @@ def extra_clock():
 
 
 def describe_process(before, after):
-    """Return where a message was serialised or read, and what this took."""
+    """Return where a message was serialised or read, and what this took.
+
+    `before` and `after` are readings. CPU seconds and page faults are 0 if only the time was read.
+    """
     return {
         "by": ray_internals.current_task(),
         "by_name": ray_internals.current_name(),
@@ -611,14 +631,18 @@ def stored_parts(value):
 
 
 def add_content(event, value):
-    """Add a number that is equal for equal content, and whether all bytes of an earlier message were equal."""
+    """Add "content", a number that is equal for equal content: 0 if the bytes are not known.
+
+    Of some messages, "whole" is the sum of all bytes. "is_same" says whether it is that of the last message with this
+    content; it is only there if both sums were made, for the first VERIFIED_REPEATS and as long as there is time.
+    """
     buffers = stored_parts(value)
     if not buffers:
         event["content"] = 0
         return
     content = identity.sample_sum(buffers)
     event["content"] = content
-    seen = contents.get(content)
+    seen = contents.get(content)  # how often it was seen, and the last sum of all bytes
     if seen is None:
         if len(contents) < MAX_CONTENTS:
             seen = contents[content] = [1, None]
@@ -684,7 +708,9 @@ def add_description(event, value, called):
 
 
 def is_measured(event, count):
-    """Return whether other ways to send this message, of which there were so many of its kind, are measured.
+    """Return whether other ways to send this message are measured. With it, there were `count` messages of its kind.
+
+    Tensors that travel outside of the store ("how" is "rdt") have no other ways.
 
     In the first ones, libraries may still be imported. But what the driver sends once may be read by each task of each
     step, so slow messages of the driver count from the first one on, if most of them is inside of the pickle, and they
@@ -736,8 +762,9 @@ def is_described(count):
 def add_alternatives(event, kind, value):
     """Measure a message of this kind in other ways, as many as there is time for; later ones in later messages.
 
-    A slow message is measured at least once, although this takes longer than its share of the budget. A program with
-    very many lines that send would spend seconds on each: together they have a limit.
+    Nothing is added if all ways were measured, or if there is no time. A slow message is measured at least once,
+    although this takes longer than its share of the budget. A program with very many lines that send would
+    spend seconds on each: together they have a limit.
     """
     known = measured_kinds.get(kind, {})
     if alternatives.is_complete(known):
@@ -761,7 +788,10 @@ def add_alternatives(event, kind, value):
 
 
 def make_deserialise_wrapper(original):
-    """Wrap the function that makes an object of the bytes of a message."""
+    """Wrap the function that makes an object of the bytes of a message. A small message is only read.
+
+    An error of Ray's function goes on to the caller, and nothing is written.
+    """
 
     @functools.wraps(original)
     def deserialise(context, data, metadata, reference, *args):
@@ -786,7 +816,11 @@ def is_small(current, data, tensors):
 
 @ending_recording
 def write_received(before, after, data, reference, args, value):
-    """Write a message that was read, if it is large."""
+    """Write a message that was read, if it is large, and has a reference.
+
+    Over the budget, a slow one is written in short, and others are left out and counted. The size of a message with
+    tensors that travel outside of the store is that of the tensors.
+    """
     scope = recorder.scope()
     tensors = args[0] if args else None
     size = sum(tensor.nbytes for tensor in tensors) if tensors else len(data or b"")
@@ -836,6 +870,7 @@ class PickleProxy:
         return getattr(self.module, name)
 
     def dumps(self, value, *args, **kwargs):
+        """Return the pickle of a value. If Ray takes buffers out of it, keep both in `parts`, for the event."""
         callback = kwargs.get("buffer_callback")
         if not recorder or callback is None:
             return self.module.dumps(value, *args, **kwargs)
@@ -864,7 +899,10 @@ def make_message_pack_wrapper(original):
 
 
 def make_export_wrapper(kind):
-    """Return what makes a wrapper of the function that pickles functions (or classes of actors) for the workers."""
+    """Return what makes a wrapper of the function that pickles functions (or classes of actors) for the workers.
+
+    `kind` is "function" or "class". What Ray pickles before it is connected is not written.
+    """
 
     def make_wrapper(original):
         @functools.wraps(original)
@@ -885,7 +923,10 @@ def make_export_wrapper(kind):
 
 @ending_recording
 def write_export(kind, begin, end, value, data):
-    """Write that a function or a class of actors was pickled for the workers; if it is large, with what it captures."""
+    """Write that a function or a class of actors was pickled for the workers; if it is large, with what it captures.
+
+    `value` is what was pickled, of which a class may be the one that Ray has made of the user's, and `data` the pickle.
+    """
     line, function = place.find_line()
     users = ray_internals.users_class(value)
     event = {"event": "export", "kind": kind, "name": getattr(users, "__qualname__", "function")}
@@ -943,7 +984,7 @@ def write_run_event(run, function):
 
 @ending_recording
 def write_batch(make_block, batch, start, seconds):
-    """Write that Ray Data has made a block of a batch with lists of numbers."""
+    """Write that Ray Data has made a block of a batch with lists of numbers. Another batch is not written."""
     lists = data_batches.lists_of(batch)
     if not lists or not recorder:
         return
@@ -997,6 +1038,10 @@ def write_tasks():
 
 
 def write_known_tasks():
+    """Write the last sample of memory, all lines that wait, the tasks of this job, and what the cluster has.
+
+    Raise what Ray raises if it does not give its tasks. The cluster is left out if this version of Ray cannot say it.
+    """
     memory_sampler.stop()
     recorder.flush()
     is_own_cluster = os.environ.get("RAYMETER_STARTED_CLUSTER") == "1"

@@ -19,8 +19,9 @@ GLOBAL_INSTRUCTIONS = ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL")
 def describe_captured(code):
     """Return name, type and pickled bytes of what a function or class brings with it, at most MAX_CAPTURED.
 
-    The largest comes first. 0 bytes: it cannot be pickled. Modules, and what a decorator wraps, are left out. A class
-    is the user's own, not the one that Ray has made of it.
+    The largest comes first. 0 bytes: it cannot be pickled. Left out are modules, names that begin with two underscores,
+    and what a decorator wraps. A function that is not written in Python brings nothing. A class is the user's own,
+    not the one that Ray has made of it.
     """
     is_class = isinstance(code, type)
     seen = set(map(id, own_bases(code) if is_class else wrapped_functions(code)))

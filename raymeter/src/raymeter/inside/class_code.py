@@ -18,7 +18,8 @@ measured = {}  # module and name of a class, which is not kept alive itself -> b
 def find_class_code(value, inband):
     """Return type, bytes and seconds of the class in a message that brings most code; None without one.
 
-    `inband` is the pickle of the message, in which this is seen without looking at its parts.
+    `inband` is the pickle of the message. If it has no code of a class, no part is looked at. Return None, too, if none
+    of the parts that are looked at has a class with code that can be pickled.
     """
     if not ray_internals.has_class_code(inband):
         return None
@@ -43,7 +44,9 @@ def known_code(kind):
 
 
 def measure_code(kind):
-    """Return the bytes of the code of a class, and the seconds that pickling it takes; zeros if it is imported.
+    """Return the bytes of the code of a class, and the seconds that pickling it takes; the faster one of PASSES.
+
+    Return zeros if readers import the class, or if it cannot be pickled.
 
     The code may hold references, for example in a global variable. Ray would keep their objects as long as this
     process lives if the class was pickled outside of a message.

@@ -52,7 +52,7 @@ def is_named_tuple(part):
 
 
 def inherits_named_tuple(kind):
-    """Return the same of a subclass of tuple that is not known yet, whatever attributes its objects have."""
+    """Return what `is_named_tuple` does for objects of a class that is not known yet, whatever attributes they have."""
     if type(kind) not in (type, ABCMeta) or type(find_in_class(kind, "_fields")) is not tuple:
         return False
     if any(find_in_class(kind, name) is not vars(tuple)[name] for name in GIVING):

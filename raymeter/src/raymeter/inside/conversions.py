@@ -26,7 +26,8 @@ def replace_parts(value, replace_part, limits=None):
     """Return a copy of a message with other parts; the message itself if no part was replaced.
 
     `replace_part(part)` returns another part, or the same one. Containers and objects with attributes are copied.
-    Objects whose class has its own way of pickling, or its own `__new__`, stay as they are.
+    Objects whose class has its own way of pickling, or its own `__new__`, stay as they are. Raise what `limits` raise:
+    TooSlow, OutOfBudget, or RecursionError for a message that contains itself.
     """
     if type(value) in SIMPLE:
         return value
@@ -44,7 +45,10 @@ def replace_parts(value, replace_part, limits=None):
 
 
 def replace_inside(value, replace_part, limits):
-    """Return a copy of a container or an object with other parts; itself if no part was replaced."""
+    """Return a copy of a container or an object with other parts; itself if no part was replaced.
+
+    Long lists of numbers, and objects that are more than their attributes, stay as they are.
+    """
     if containers.is_mapping(value):
         changed = {key: replace_parts(item, replace_part, limits) for key, item in value.items()}
         is_changed = any(changed[key] is not item for key, item in value.items())
@@ -168,7 +172,11 @@ def bytes_to_arrays(value, limits=None):
 
 
 def frames_to_arrow(value, limits=None):
-    """Return the message with Arrow tables in the place of frames of pandas and polars."""
+    """Return the message with Arrow tables in the place of frames of pandas and polars.
+
+    A Series of polars becomes an Arrow array, and one of pandas stays. Raise ImportError if there is a frame of pandas,
+    and no pyarrow. Importing it takes none of the time that `limits` give.
+    """
     pandas = sys.modules.get("pandas")
     polars = sys.modules.get("polars")
     limits = limits or Limits()
@@ -220,7 +228,11 @@ def to_their_arrays(value, limits=None):
 
 
 def find_arrays(part, limits):
-    """Return the arrays inside of a library's object, such as a TensorDict; the object itself if it has more."""
+    """Return the arrays inside of a library's object, such as a TensorDict; the object itself if it has more.
+
+    It has more if the arrays are less than MOST of its pickle. Containers, plain objects, classes, and arrays, tensors
+    and tables themselves stay as they are.
+    """
     is_plain = isinstance(part, (dict, list, tuple, deque)) or is_plain_object(part)
     if is_plain or describe.is_leaf(part) or isinstance(part, type):
         return part
@@ -243,7 +255,11 @@ def pickled_bytes(part):
 
 
 def one_array(value, limits=None):
-    """Return many arrays of one dtype as one."""
+    """Return one flat array per dtype, by its name, in the place of a message with at least MANY_PARTS numpy arrays.
+
+    The shapes and all other content are left out: the result is only measured. A message with fewer arrays is returned
+    itself. Raise TooSlow or OutOfBudget if the time of `limits` is over.
+    """
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return value
@@ -262,7 +278,10 @@ def one_array(value, limits=None):
 
 
 def compact_tables(value, limits=None):
-    """Return the message with Arrow data that holds its own rows only, in place of slices of larger data."""
+    """Return the message with Arrow data that holds its own rows only, in place of slices of larger data.
+
+    A table stays, because Ray itself pickles only its rows, and so a record batch becomes a table.
+    """
     pyarrow = sys.modules.get("pyarrow")
 
     def convert(part):
@@ -285,7 +304,10 @@ def arrow_types(pyarrow):
 
 
 def combined_chunks(value, limits=None):
-    """Return the message with one chunk in the place of many, for each column of its tables."""
+    """Return the message with one chunk in the place of many, for each column of its tables.
+
+    Tables and chunked arrays with fewer than MANY_PARTS chunks, or fewer than two per column, stay as they are.
+    """
     pyarrow = sys.modules.get("pyarrow")
 
     def convert(part):
@@ -301,7 +323,11 @@ def combined_chunks(value, limits=None):
 
 
 def one_column(value, limits=None):
-    """Return the message with one column for each type, in the place of the many columns of its tables."""
+    """Return the message with one column for each type, in the place of the many columns of its tables.
+
+    The values of all columns of a type, column after column, are cut into one list per row. The bytes are the same, but
+    values are in other rows: the table is only measured. Tables with fewer than MANY_PARTS columns stay as they are.
+    """
     pyarrow = sys.modules.get("pyarrow")
 
     def convert(part):
@@ -380,7 +406,10 @@ def dict_to_columns(part, limits):
 
 
 def make_column(items, default, limits):
-    """Return numbers and strings as one array, and rows as a dict of columns; `default` for anything else."""
+    """Return numbers and strings as one array, and rows as a dict of columns; `default` for anything else.
+
+    `items` is not empty. In such a dict, what cannot become an array stays a list. Raise what `limits` raise.
+    """
     limits.check()
     kind = type(items[0])
     if set(map(type, items)) != {kind}:
@@ -413,7 +442,10 @@ def are_numbers(rows, limits):
 
 
 def flat_column(rows, limits):
-    """Return the numbers of rows of any length as one array, and another one of the lengths."""
+    """Return the numbers of rows of any length as one array, and another one of the lengths.
+
+    Rows are lists, and at least one of them has a number. They become arrays in parts, so that `limits` are checked.
+    """
     numpy = sys.modules["numpy"]
     lengths = numpy.fromiter(map(len, rows), numpy.int64, len(rows))
     arrays = []
@@ -430,7 +462,10 @@ def flat_column(rows, limits):
 
 
 def small_arrays(kind, rows, limits):
-    """Return the rows as numpy arrays; [] if they are no small arrays or tensors of numbers of one dtype."""
+    """Return the rows, all of type `kind`, as numpy arrays; [] if they are no small arrays of numbers of one dtype.
+
+    Tensors of torch on the CPU become arrays. Small: less than MIN_BYTES_OF_ARRAY on average.
+    """
     numpy = sys.modules["numpy"]
     torch = sys.modules.get("torch")
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
@@ -467,7 +502,7 @@ def split_rows(kind, rows, limits):
     if kind in (tuple, list) or all(map(containers.is_named_tuple, rows)):
         is_table = set(map(len, rows)) == {len(rows[0])}
         return enumerate(map(list, zip(*rows, strict=True))) if is_table else []
-    dicts = rows if kind is dict else attributes_of(rows)
+    dicts = rows if kind is dict else attributes_of_rows(rows)
     names = list(dicts[0]) if dicts else []
     for row in dicts:
         limits.check()
@@ -476,8 +511,8 @@ def split_rows(kind, rows, limits):
     return ((name, [row[name] for row in dicts]) for name in names)
 
 
-def attributes_of(rows):
-    """Return the attributes of objects of one class; [] if they are no rows, or have more than attributes."""
+def attributes_of_rows(rows):
+    """Return the attributes of each object, all of one class; [] if one has none, or they have more than attributes."""
     first = rows[0]
     if callable(first) or describe.is_leaf(first) or describe.is_of(first, WITH_CONTENT):
         return []

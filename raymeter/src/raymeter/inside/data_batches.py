@@ -34,7 +34,8 @@ counts = {}  # name of a task, "file:line" and name of its function -> how many 
 def install_if_used(record):
     """Wrap the function that makes a block of a batch, if this process has imported Ray Data; once.
 
-    `record(make_block, batch, start, seconds)` is called after each one that was slow.
+    `record(make_block, batch, start, seconds)` is called after each batch in a dict that was slow; `make_block(other)`
+    makes a block of another batch in the same way. Without the function in this version of Ray, nothing happens.
     """
     accessor = ray_internals.data_accessor()
     original = getattr(accessor, ray_internals.BATCH_TO_BLOCK, None)
@@ -70,7 +71,12 @@ def is_list_of_numbers(column):
 
 
 def describe_batch(make_block, batch, lists, has_time):
-    """Return what is known of a batch with lists: its largest column, and once what making a block of arrays takes."""
+    """Return what is known of a batch with lists: its largest column, and once what making a block of arrays takes.
+
+    `lists` are its columns with lists, at least one. "column" is "" if its name may be data of the user. Only batch
+    MEASURED_BATCH of a function is measured, if there is time, and if all values are of known libraries:
+    "array_seconds" is -1 if there is no block of arrays.
+    """
     by_name = ray_internals.current_name()
     name = max(lists, key=lambda key: count_numbers(lists[key]))
     line, function, calls_to_list = find_users_function(ray_internals.current_task())
@@ -83,7 +89,7 @@ def describe_batch(make_block, batch, lists, has_time):
         "line": line,
         "function": function,
     }
-    if counts[key] == MEASURED_BATCH and has_time() and Looked().is_known(list(batch.values())):
+    if counts[key] == MEASURED_BATCH and has_time() and Contents().is_known(list(batch.values())):
         arrays = make_arrays(lists)
         described["array_seconds"] = measure_arrays(make_block, batch, arrays)
         if calls_to_list:
@@ -97,7 +103,7 @@ def count_numbers(column):
     return len(column) * (len(first) if type(first) in (list, tuple) else 1)
 
 
-class Looked:
+class Contents:
     """Whether values, and what is inside of them, are of KNOWN_MODULES: making a block asks others for more."""
 
     def __init__(self):
@@ -180,17 +186,18 @@ def find_users_function(task):
         if len(functions) >= MAX_TASKS:
             functions.clear()
         try:
-            found = search(ray_internals.data_transformer())
+            found = search_transformer(ray_internals.data_transformer())
         except Exception:  # an object that does not look like any other
             found = ("", "", False)
         functions[task] = found
     return found
 
 
-def search(transformer):
-    """Return the same of what is inside of Ray Data's own objects: of several functions, the last one.
+def search_transformer(transformer):
+    """Return "file:line" and name of the user's function inside of an object of Ray Data, and whether it calls TO_LIST.
 
-    Among them are the arguments of the user's function, of which nothing is asked.
+    Of several functions, it is the last one. Return "", "" and False if none is among the first MAX_OBJECTS objects.
+    Among these are the arguments of the user's function, of which nothing is asked.
     """
     waiting = [transformer]
     seen = set()
@@ -219,7 +226,10 @@ def line_of(function):
 
 
 def parts_of(item):
-    """Return what may hold the user's function: the variables of a closure, and the attributes of Ray's objects."""
+    """Return what may hold the user's function: the variables of a closure, and the attributes of Ray's objects.
+
+    Of a list, the last item comes first, because the last function counts. Return [] for anything else.
+    """
     kind = type(item)
     if kind is types.FunctionType:
         return contents_of_cells(item.__closure__ or ())

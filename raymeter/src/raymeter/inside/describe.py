@@ -22,7 +22,8 @@ def describe(value):
     """Return the fields of a message, those with most bytes first.
 
     A field is a tensor, an array, a table, text, bytes, or numbers in a list, by its path in the message. Parts of a
-    list have one path together.
+    list have one path together. At most MAX_FIELDS are returned. If a message has MAX_PARTS parts or more, fields have
+    "is_part": not all parts were looked at. Of the largest fields, "one_value" is the share of one value in a sample.
     """
     fields = {}
     examples = {}
@@ -74,7 +75,8 @@ def walk(value):
 def named_children(path, part):
     """Return the parts of a container, or of an object with attributes, with their paths.
 
-    Subclasses may have other ways to give their items, which are not asked.
+    Subclasses may have other ways to give their items, which are not asked. Return [] for what has no parts to look at:
+    texts, long lists of numbers, arrays, tables, classes, and what can be called.
     """
     if is_of(part, containers.LISTED):
         if is_numbers(part):
@@ -111,7 +113,7 @@ def is_leaf(part):
 
 
 def describe_leaf(part):
-    """Return what a part is, and its bytes; None for a container or a small object."""
+    """Return what a part is, and its bytes: bytes, text, a long list of numbers, or what a library has; else None."""
     for base in (bytes, bytearray, str):
         if is_of(part, base):
             kind = "str" if base is str else "bytes"
@@ -143,7 +145,10 @@ def is_of(part, kinds):
 
 
 def describe_library_leaf(part):
-    """Return what an array, tensor or table of numpy, torch, pyarrow, pandas or polars is; None for anything else."""
+    """Return what an array, tensor, table, sparse matrix or image of one of LIBRARIES is; None for anything else.
+
+    Only libraries that the program has imported are asked. One that raises an error does not know the part.
+    """
     for library, describe_part in LIBRARIES.items():
         module = sys.modules.get(library)
         if module is None:
@@ -171,7 +176,8 @@ def describe_array(numpy, part):
 def describe_tensor(torch, part):
     """Return what a tensor is; None if the part is none.
 
-    Of a sparse or nested one, it has the form, and not the device.
+    Of a sparse or nested one, it has the form, and not the device. On a device other than the CPU, "storage_bytes"
+    are its own bytes.
     """
     if not is_of(part, torch.Tensor):
         return None
@@ -195,6 +201,10 @@ def describe_tensor(torch, part):
 
 
 def describe_arrow(pyarrow, part):
+    """Return what a table, a record batch, or an array in one or more chunks is; None if the part is none of these.
+
+    "storage_bytes" are more than its bytes if it is a slice of larger data.
+    """
     kinds = (pyarrow.Table, pyarrow.RecordBatch, pyarrow.ChunkedArray, pyarrow.Array)
     if not is_of(part, kinds):
         return None
@@ -282,7 +292,7 @@ def type_name(value):
 def find_own_pickling(value):
     """Return class, path, file:line and method of the class in a message that says itself how it is pickled.
 
-    If there are several, the one with most bytes counts; None without one. Only functions in Python count, of the
+    If there are several, the one with most bytes in it counts; None without one. Only functions in Python count, of the
     user or of a library, and reducers that the program has registered.
     """
     found = None
@@ -311,7 +321,7 @@ def own_method(kind):
 
 
 def find_own_method(kind):
-    """Return the same of a class that is not known yet."""
+    """Return what `own_method` does, for a class that is not known yet."""
     registered = ray_internals.registered_reducer(kind)
     if registered is not None:
         return "a registered serializer", code_line(registered)

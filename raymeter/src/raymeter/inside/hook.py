@@ -51,7 +51,11 @@ OUR_SETTINGS = (FOLDER, MIN_BYTES)
 
 
 def add_to_runtime_env(runtime_env):
-    """Return the user's runtime_env, if needed with a hook for workers. Record this process from now on."""
+    """Return the user's runtime_env, if needed with a hook for workers. Record this process from now on.
+
+    An error of the user's own hook goes on to ray.init. After another one, the program is not recorded, and the reason
+    is printed, and written into the folder of the profile.
+    """
     from raymeter.inside import ray_internals
 
     if ray_internals.is_connected():  # ray.init is called again, for example in a worker
@@ -66,7 +70,10 @@ def add_to_runtime_env(runtime_env):
 
 
 def begin_to_record(runtime_env):
-    """Record this process, and return a runtime_env with which its workers are recorded."""
+    """Record this process, and return a runtime_env with which its workers are recorded: the same one if it needs none.
+
+    Raise RuntimeError if the program has removed a variable of raymeter. `runtime_env` may be None.
+    """
     from raymeter.inside import calls, ray_internals
 
     removed = [name for name in OUR_SETTINGS if name not in os.environ]
@@ -142,7 +149,7 @@ def preload_in_workers(variable):
 
 
 def is_starting_cluster():
-    """Return whether the ray.init that has called this module starts a cluster, and joins none."""
+    """Return whether the ray.init that has called this module starts a cluster, and joins none; False if none has."""
     from raymeter.inside import ray_internals
 
     frame = inspect.currentframe()
@@ -154,7 +161,10 @@ def is_starting_cluster():
 
 
 def make_worker_hook(users_hook):
-    """Return a function that Ray sends to workers by value, with the source text of this package inside of it."""
+    """Return a function that Ray sends to workers by value, with the source text of this package inside of it.
+
+    `users_hook` is the user's own setup hook: a function, its name, or None. It is called first.
+    """
     texts = {name: source_of(f"{PACKAGE}.{name}") for name in MODULES}
     settings = {name: os.environ[name] for name in OUR_SETTINGS}
 

@@ -61,7 +61,8 @@ def full_sum(buffers):
     """Return a number that differs if any byte of the buffers differs, but for a chance of about 1 in 2**32.
 
     Each word of a block is multiplied by another odd number, so it differs also if words change places, but for a
-    chance of about 1 in 1,000 if both have zeros in most of their bits. numpy is several times as fast as zlib.
+    chance of about 1 in 1,000 if both have zeros in most of their bits. numpy is several times as fast as zlib. Without
+    numpy, and for buffers below MIN_NUMPY_BYTES, it is the sum of zlib, which is another number.
     """
     numpy = sys.modules.get("numpy")
     total = 0
@@ -97,7 +98,7 @@ class LiveObjects:
         self.last = 0
 
     def number_of(self, leaf):
-        """Return the number of an object; 0 if it cannot be referred to weakly."""
+        """Return the number of an object, a new one for an object that is not known; 0 if it has no weak references."""
         key = id(leaf)
         known = self.numbers.get(key)
         if known is not None:

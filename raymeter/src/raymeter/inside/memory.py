@@ -55,7 +55,11 @@ class Sampler:
             pause = max(self.seconds, taken / MAX_SHARE)
 
     def sample(self):
-        """Write one sample. Most of its time, this thread waits for the raylet, and lets the program run."""
+        """Write one sample: the stores, and if needed who keeps objects.
+
+        Most of its time, this thread waits for the raylet, and lets the program run. Raise an error if a node gives no
+        answer, or if the event cannot be written.
+        """
         asked = time.time()
         replies = ray_internals.node_statistics(self.has_references)
         begin = time.perf_counter()
@@ -115,7 +119,10 @@ def measure_copy():
 
 
 def describe_stores(replies):
-    """Return the event of the object stores of all nodes together."""
+    """Return the event of the object stores of all nodes together, from the replies of their raylets.
+
+    Ray's "avail" is the size of a store, also of what is used of it.
+    """
     stores = [reply.store_stats for _, reply in replies]
     return {
         "event": "store",
@@ -132,7 +139,7 @@ def describe_stores(replies):
 
 
 def describe_references(asked, replies):
-    """Return an event per large object and process that refers to it, the largest first.
+    """Return an event per large object of this job, and process that refers to it, at most MAX_REFERENCES, by size.
 
     Their time is the one at which the nodes were asked: what a task had read before, and was still in use, is kept.
     """

@@ -26,7 +26,10 @@ def share_of_one_value(part):
 
 
 def flat_values(part):
-    """Return the values of a contiguous array, tensor or Arrow field as one numpy array, without a copy; else None."""
+    """Return the values of a contiguous array, tensor or Arrow field as one numpy array, without a copy; else None.
+
+    Raise an error of the library for a tensor on another device, and for Arrow data that needs a copy, as with nulls.
+    """
     numpy = sys.modules.get("numpy")
     torch = sys.modules.get("torch")
     pyarrow = sys.modules.get("pyarrow")

@@ -95,7 +95,7 @@ def number_frames(frame):
     """Return the numbers of a frame of the user's code and of its callers, the innermost first.
 
     A frame is one run of a function, or of a comprehension before Python 3.12. It keeps its number, and nothing here
-    keeps the frame. A debugger needs the place of the number for itself.
+    keeps the frame. A debugger needs the place of the number for itself. Return () then, and for a frame of other code.
     """
     if frame is None:
         return ()
@@ -108,10 +108,11 @@ def number_frames(frame):
 
 
 def number_entry(frame):
-    """Return the number of the run of the function that a frame of the user's code has called; 0 without one.
+    """Return the number of the run of the function that a frame of the user's code has called; 0 without a number.
 
     A statement that calls a library once, such as `algorithm.train()`, may call Ray many times. Each run of the
-    library's function keeps its number, as frames of the user's code do.
+    library's function keeps its number, as frames of the user's code do. It gets none while a debugger runs, or if it
+    is more than MAX_FRAMES away.
     """
     if frame is None or kind_of(frame.f_code) != USERS:
         return 0
@@ -173,7 +174,7 @@ def find_line():
 
 
 def key_of_call(called):
-    """Return what tells a call of Ray by the user's code from all others, without its line, which takes longer.
+    """Return a key that tells a call of Ray by the user's code from all others, without its line, which takes longer.
 
     `called` stands for the function of Ray that is wrapped. Between it and the one that the user calls, there are as
     many frames as the last time, if that is the same function. If not, the user's frame is searched for.
@@ -215,6 +216,7 @@ def search_key_of_call(called):
 def key_of_frame(called, frame):
     """Return the key of a call of Ray by this frame: its instruction, or its line if its code is not remembered.
 
+    `called` stands for the function of Ray. Without a frame, all calls of it have one key.
     A comprehension is told from the same one in another function, which has another name.
     """
     if frame is None:
@@ -252,7 +254,7 @@ def find_frame():
 
 
 def known_frame(frame, code):
-    """Return what `describe_frame` has returned for this instruction.
+    """Return what `describe_frame` does: "file:line" and function of a frame. It is remembered by instruction.
 
     A comprehension is described together with the function around it, which may be another one the next time.
     """

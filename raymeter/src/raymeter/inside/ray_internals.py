@@ -92,7 +92,7 @@ def replace_in_ray(name: str, original: object, wrapper: object) -> None:
     """Let a function of the module `ray` be a wrapper of it, or call this wrapper.
 
     Ray's functions there first start Ray if needed, and call the original, which is a variable of their closure. The
-    user may have imported them before.
+    user may have imported them before. Nothing happens if `ray` has no function of this name that calls the original.
     """
     shown = getattr(ray, name, None)
     if shown is original:
@@ -155,7 +155,7 @@ def functions_named(name: str) -> list[Any]:
     """Return the functions that this process knows under the name of a task.
 
     A function of the script is exported as "__main__.load", and runs as "train.load" or "load". So only what follows
-    the module is compared, and several functions may have this name.
+    the module is compared, and several functions may have this name. Return [] for "", and for an unknown name.
     """
     short = name.rpartition(".")[2]
     known = getattr(worker.function_actor_manager, "_function_execution_info", {})
@@ -259,7 +259,7 @@ def has_coroutines(kind: type) -> bool:
 
 
 def find_coroutines(kind: type) -> bool:
-    """Return the same of a class that is not known yet."""
+    """Return what `has_coroutines` does, for a class that is not known yet."""
     methods = [method for _, method in inspect.getmembers(kind)]
     are_coroutines = any(inspect.iscoroutinefunction(method) for method in methods)
     return are_coroutines or any(inspect.isasyncgenfunction(method) for method in methods)
@@ -332,9 +332,10 @@ def task_type(number: int) -> str:
 
 
 def node_statistics(with_references: bool = False) -> list:
-    """Return each living node with what its raylet knows of its store, as a message of GetNodeStatsReply.
+    """Return the id of each living node, and what its raylet knows of its store, as a message of GetNodeStatsReply.
 
     With references, also what each core worker says of its references, as `ray memory` reads it, without a dashboard.
+    Raise OSError or RayletError if a node does not answer.
     """
     messages = resolve_name("ray.core.generated.node_manager_pb2")
     request = messages.GetNodeStatsRequest(include_memory_info=with_references).SerializeToString()
@@ -398,7 +399,9 @@ def is_started_by_uv_run() -> bool:
 def serialise_parts(value: Any) -> tuple:
     """Return what Ray's serialisation makes of a value: msgpack data, a pickle, and the buffers outside of it.
 
-    References in the value are not counted as sent, and are not pinned. Seen in 2.44 to 2.60.
+    The pickle is empty if msgpack can hold all of the value. Bytes are returned as they are in the place of
+    msgpack data. References in the value are not counted as sent, and are not pinned. Raise what cloudpickle raises.
+    Seen in 2.44 to 2.60.
     """
     if type(value) is bytes:
         return value, b"", []
@@ -480,7 +483,7 @@ def serialisation_context() -> Any:
 
 
 def registered_reducer(kind: type) -> Any:
-    """Return the function with which the program has registered how a class is pickled; None for Ray's own.
+    """Return the function with which the program has registered how a class is pickled; None for Ray's own, or none.
 
     `ray.util.register_serializer` wraps the user's function, which is a variable of the one that is registered.
     """

@@ -52,7 +52,7 @@ def settings():
 
 
 def open_stream(authority, path, headers):
-    """Return the frame with the headers of a call."""
+    """Return the frame with the headers of a call, which begins stream 1. `headers` are more pairs, of text."""
     pairs = [
         (":method", "POST"),
         (":scheme", "http"),
@@ -92,7 +92,10 @@ def frame(kind, flags, stream, payload):
 
 
 def read_stream(connection):
-    """Return the data of the answer, after the server has ended it."""
+    """Return the data of the answer, after the server has ended it; b"" if it has refused the call.
+
+    Raise RayletError if the server closes the connection, or after TIMEOUT_SECONDS, and OSError if it cannot be read.
+    """
     answer = bytearray()
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:

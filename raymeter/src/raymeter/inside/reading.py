@@ -35,7 +35,10 @@ class HasDestructor(Exception):
 
 
 def may_read(pickled, buffers):
-    """Return whether reading a message runs no code of its classes; raise HasDestructor if ending a copy would."""
+    """Return whether reading a message runs no code of its classes; raise HasDestructor if ending a copy would.
+
+    Return False also if the pickle cannot be read with stand-ins, or names what this process does not know.
+    """
     file = io.BufferedReader(io.BytesIO(pickled))
     names = NamesOfPickle(file, buffers=buffers)
     try:
@@ -149,7 +152,10 @@ def is_plain(kind):
 
 
 def find_plain(kind):
-    """Return what `is_plain` remembers."""
+    """Return whether objects of a class have attributes in `__dict__`, and nothing else.
+
+    It has no metaclass but ABCMeta, no slots, and no function, also in its bases, that reads, copies or ends an object.
+    """
     if type(kind) not in (type, ABCMeta) or has_destructor(kind):
         return False
     for base in kind.__mro__[:-1]:  # the last one is `object`

@@ -235,7 +235,7 @@ class Recorder:
         self.thread.start()
 
     def flush_regularly(self):
-        """Write the lines that wait: in a worker only when no line was added since the last look.
+        """Write the lines that wait until recording ends: in a worker only when no line was added since the last look.
 
         A worker with much to do writes its lines in its calls, as often as without this thread.
         """
@@ -272,7 +272,10 @@ class Recorder:
         return self.next_number
 
     def write(self, event):
-        """Add an event, which is written within FLUSH_SECONDS if another one follows, or at the end."""
+        """Add an event, which is written within FLUSH_SECONDS if another one follows, or at the end.
+
+        Events after MAX_EVENTS are only counted. Raise OSError if lines cannot be written, now or earlier.
+        """
         self.events += 1
         if self.events > MAX_EVENTS:
             self.left_out_events += 1
@@ -291,7 +294,7 @@ class Recorder:
         self.own_seconds = own_seconds
 
     def take_lines(self, seconds):
-        """Take the lines that wait; after so many seconds, leave them to whoever takes lines now.
+        """Take the lines that wait; after so many seconds, leave them to whoever takes lines now, and return [].
 
         That may be this thread itself: a destructor or a signal handler may call Ray at any moment.
         """
@@ -329,7 +332,7 @@ class Recorder:
         self.spend(time.thread_time() - begin)
 
     def describe_itself(self):
-        """Return what the recorder has cost, and the calls that it has only counted."""
+        """Return what the recorder has cost so far, its counts of calls, and messages left out since the last one."""
         counted = [
             {"line": line, "function": function, "name": name, "kind": kind}
             | {"count": counter.count, "seconds": counter.seconds, "written": counter.written}
@@ -411,7 +414,7 @@ class Recorder:
         return counter
 
     def is_written(self, counter, scope, seconds):
-        """Count a call with small messages; return whether it is written, too.
+        """Count a call with small messages; return whether its event is to be written, too.
 
         Of short calls, one of `self.period` is written, and the first one after a pause, so that no rare call is
         missing.
@@ -438,7 +441,7 @@ class Recorder:
     def describes_message(self, key, seconds, end):
         """Return whether a message is described: within the budget, rare, quick to describe, or a slow first one.
 
-        In the last one of those first ones, other ways to send it are measured.
+        In the last one of those first ones, other ways to send it are measured. Make the counter of `key` if it is new.
         """
         counter = self.message_counters.get(key)
         if counter is None:
@@ -460,7 +463,10 @@ class Recorder:
         return True
 
     def write_message(self, key, event):
-        """Write a message with the number of those like it that were left out before it, and their seconds."""
+        """Write a message with the number of those like it that were left out before it, and their seconds.
+
+        `describes_message` was asked for this key before. Raise OSError if lines cannot be written.
+        """
         counter = self.message_counters[key]
         if counter.left_out:
             event["left_out"] = counter.left_out
@@ -504,6 +510,7 @@ class Recorder:
         self.spend_what_is_left(max(0.0, seconds) + WRITING_SECONDS)
 
     def spend_what_is_left(self, seconds):
+        """Take time from the budget of large messages, but not below 0; a debt that it has already stays as it is."""
         rest = min(0.0, self.message_seconds)
         self.message_seconds = max(rest, self.message_seconds - seconds)
 

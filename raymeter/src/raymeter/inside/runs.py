@@ -75,7 +75,7 @@ class Run:
         return is_long or bool(self.blocks or self.count)
 
     def describe(self):
-        """Return the fields of the event."""
+        """Return the event of this run until now, without the task and the line, which are added when it is written."""
         return {
             "event": "run",
             "kind": self.kind,
@@ -97,7 +97,7 @@ def make_timed(function, record):
 
     A coroutine or generator has ended when all of it has. A short run is not recorded. After many short ones in a row,
     the CPU clocks are not read, which costs more than anything else here. If such a run is long, it is not recorded,
-    but those after it are.
+    but those after it are. An error of the function goes on, and its run is recorded as any other.
     """
     short_in_row = 0
 
@@ -172,7 +172,7 @@ def time_later_parts(result, function, record):
     return time_async_generator(result, function, record)
 
 
-class Steps:
+class TimedAwaitable:
     """Await a coroutine or the next item of a generator, and time each part that lets nothing else run."""
 
     def __init__(self, coroutine, run):
@@ -180,6 +180,10 @@ class Steps:
         self.run = run
 
     def __await__(self):
+        """Pass on what the coroutine awaits, and what is sent or thrown into it. Return its result, or raise its error.
+
+        Each part of it is one of the run. If this is closed, so is the coroutine.
+        """
         send = self.coroutine.send
         value = None
         while True:
@@ -202,9 +206,10 @@ class Steps:
 
 
 async def time_coroutine(coroutine, function, record):
+    """Await a coroutine, and record the run when it has ended, also by an error; not a short one without long parts."""
     run = Run("coroutine")
     try:
-        return await Steps(coroutine, run)
+        return await TimedAwaitable(coroutine, run)
     finally:
         run.awaited_seconds = time.time() - run.start - run.code_seconds
         if run.is_written():
@@ -214,7 +219,8 @@ async def time_coroutine(coroutine, function, record):
 def time_generator(generator, function, record):
     """Yield what a generator yields; what Ray does with an item happens between `give` and `ask`.
 
-    The generator gets what is sent or thrown into this one: Ray sends how long it took to store an item.
+    The generator gets what is sent or thrown into this one: Ray sends how long it took to store an item. The run is
+    recorded when it has ended, also by an error, or because this one was closed.
     """
     run = Run("generator")
     resume = functools.partial(next, generator)
@@ -245,7 +251,7 @@ def time_generator(generator, function, record):
 async def time_async_generator(generator, function, record):
     """Yield what an async generator yields; it gets what is sent or thrown into this one.
 
-    The run is recorded when the generator has ended, also by an error.
+    The run is recorded when the generator has ended, also by an error, or because this one was closed.
     """
     run = Run("generator")
     resume = functools.partial(anext, generator)
@@ -255,7 +261,7 @@ async def time_async_generator(generator, function, record):
             begin = time.time()
             code_before = run.code_seconds
             try:
-                item = await Steps(resume(), run)
+                item = await TimedAwaitable(resume(), run)
             except StopAsyncIteration:
                 return
             finally:
@@ -276,7 +282,7 @@ async def time_async_generator(generator, function, record):
 
 
 def make_method_wrapper(record, prepare):
-    """Return what wraps the function of Ray that makes the executor of a method of an actor.
+    """Return what wraps the function of Ray that makes the executor of a method of an actor, so that this is timed.
 
     `prepare()` is called when the user's modules are imported.
     """
@@ -293,7 +299,7 @@ def make_method_wrapper(record, prepare):
 
 
 def make_task_wrapper(record, prepare):
-    """Return what wraps the function of Ray that finds the function of a task, once per function and worker.
+    """Return what wraps the function of Ray that finds the function of a task, and times that, once per worker.
 
     `prepare()` is called when the modules of the function are imported.
     """

@@ -33,7 +33,7 @@ def take_sample(value, inband_bytes, limits=None):
 def thin_out(value, share, limits):
     """Return a message whose long containers have this share of their items; itself if it has no long ones.
 
-    A list that becomes columns or an array in other messages stays long enough for this.
+    A list that becomes columns or an array in other messages stays long enough for this. Raise what `limits` raise.
     """
 
     def convert(part):
@@ -52,7 +52,7 @@ def thin_out(value, share, limits):
 
 
 def every(part, step):
-    """Return a container with one of so many items."""
+    """Return a container with one of `step` items, from the first one on. A Counter becomes a dict."""
     if containers.is_mapping(part):
         return containers.with_values(part, islice(part.items(), 0, None, step))
     items = islice(part, 0, None, step)
@@ -81,7 +81,8 @@ def scale(measured, sample, event):
     """Return what an alternative would take for all items, from what it took for a sample.
 
     `sample` is what the same items took as they are, and `event` describes the whole message. Large arrays that are
-    no items of a long list are whole in the sample, so their bytes are not scaled.
+    no items of a long list are whole in the sample, so their bytes are not scaled. Return `measured` itself if it is
+    empty, or if the sample is no smaller than the message.
     """
     factor = factor_of(sample, event)
     if not measured or factor <= 1:

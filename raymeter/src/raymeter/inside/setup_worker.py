@@ -30,7 +30,10 @@ def keep_package(folder, update):
 
 
 def main():
-    """Run Ray's script. The folder of this one is no place to import modules from."""
+    """Let workers find this package whatever their `env_vars` say, and run Ray's script, which becomes the worker.
+
+    The folder of this script is no place to import modules from, so another one takes its place in sys.path.
+    """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     folder = os.path.dirname(package)
     sys.path[0] = folder

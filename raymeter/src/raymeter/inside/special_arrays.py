@@ -117,6 +117,7 @@ def to_arrays(part):
 
 
 def convert_array(numpy, part):
+    """Return the plain arrays of an array that is masked or of a subclass, as a Rebuilt; others as they are."""
     if not isinstance(part, numpy.ndarray):
         return part
     form = form_of_array(numpy, part)
@@ -160,6 +161,7 @@ def convert_matrix(sparse, part):
 
 
 def convert_tensor(torch, part):
+    """Return the arrays of a sparse or nested tensor, as a Rebuilt; others as they are. Raise TypeError on a GPU."""
     if not isinstance(part, torch.Tensor) or not form_of_tensor(torch, part):
         return part
     plain = part.detach()
