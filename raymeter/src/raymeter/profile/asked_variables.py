@@ -20,8 +20,8 @@ OF_PROCESSES = ("RANK", "WORLD_SIZE")  # the ends of their names
 def find_asked_variables(line: str, start: float) -> dict[str, str]:
     """Return the variables that decide what a function returns, each with the text for which it returns something else.
 
-    `line` is "file:line" of its definition. `start` is when the program began: a file that was changed later is not
-    read, and nothing is known of it.
+    `line` is "file:line" of its definition. `start` is when the program began: of a file that was changed later, or
+    cannot be read, nothing is known. Return {} then. If a variable is compared with several texts, the last one counts.
     """
     file, number = split_line(line)
     tree = read_tree(file, start)
@@ -39,7 +39,10 @@ def find_asked_variables(line: str, start: float) -> dict[str, str]:
 
 
 def find_tests(nodes: set[ast.AST]) -> Iterator[ast.expr]:
-    """Yield the conditions on which it depends what a function returns, of which these are all nodes."""
+    """Yield the conditions on which it depends what a function returns, of which these are all nodes, in any order.
+
+    An `if` is one if something is returned in its body that is returned nowhere else in the function.
+    """
     returns = {node for node in nodes if isinstance(node, ast.Return)}
     for node in nodes:
         if not isinstance(node, ast.If):

@@ -70,7 +70,7 @@ class Splitter:
             self.last_ends[actor] = list(accumulate(ends, max))
 
     def split(self, call: Call) -> list[Part]:
-        """Return the parts of a wait, which together are as long as it."""
+        """Return the parts of a wait, in the order of time; one part for Reason.UNKNOWN if no task of it is known."""
         task = self.last_task(call)
         if task is None:
             unknown = Part(Reason.UNKNOWN, "", call.start, call.end)
@@ -78,7 +78,10 @@ class Splitter:
         return self.split_time(task, call.start, call.end, MAX_DEPTH)
 
     def last_task(self, call: Call) -> Task | None:
-        """Return the task for which a call waited longest; None if no one is known."""
+        """Return the task for which a call waited longest: of those that ended in time, the one that ended last.
+
+        It is the first known one if none did, and None if none is known.
+        """
         tasks = self.tasks_of(call.objects)
         latest = call.end + CLOCK_SECONDS
         ended = [task for task in tasks if 0 < end_of(task) <= latest]
@@ -86,7 +89,11 @@ class Splitter:
         return max(ended, key=end_of, default=first)
 
     def split_time(self, task: Task, begin: float, end: float, depth: int) -> list[Part]:
-        """Return for what a wait for a task was between two times."""
+        """Return for what a wait for a task was between two times. The rest of the time, at its end, is for data.
+
+        depth: how many tasks it may follow that made the arguments of the next one. If this is used up, the time
+        before the arguments were there is in no part. A task of which Ray has no times gives one UNKNOWN part.
+        """
         if not begin_of(task):
             unknown = Part(Reason.UNKNOWN, task.name, begin, end)
             return [unknown]
@@ -105,7 +112,11 @@ class Splitter:
         return parts
 
     def before_start(self, task: Task, begin: float, depth: int) -> list[Part]:
-        """Return what a task waits for until it begins to read its arguments, in the order of time."""
+        """Return what a task waits for until it begins to read its arguments, in the order of time.
+
+        Parts may begin before `begin`. If it waits for its arguments first, the parts of the task that made the last
+        one come first (with a depth of 0, none do); one part for data if that task is not known.
+        """
         is_method = task.type == METHOD
         parts = self.before_method(task) if is_method else self.before_function(task)
         needs = time_of_arguments(task)
@@ -115,8 +126,8 @@ class Splitter:
             return parts
         producer = self.last_producer(task)
         if producer is None:
-            unknown = Part(Reason.DATA, task.name, submitted, needs)
-            return [unknown, *parts]
+            for_arguments = Part(Reason.DATA, task.name, submitted, needs)
+            return [for_arguments, *parts]
         earlier = self.split_time(producer, since, needs, depth - 1)
         return earlier + parts
 
@@ -131,7 +142,7 @@ class Splitter:
         return found
 
     def last_producer(self, task: Task) -> Task | None:
-        """Return the task whose result another one needs as an argument, the one that ended last."""
+        """Return the task whose result another one needs as an argument, the one that ended last; None if unknown."""
         submission = self.program.submissions.get(task.task)
         if submission is None:
             return None
@@ -140,7 +151,10 @@ class Splitter:
         return max(known, key=end_of, default=None)
 
     def before_function(self, task: Task) -> list[Part]:
-        """Return what a task that is no method waits for."""
+        """Return what a task that is no method waits for after its arguments are there.
+
+        That is CPUs, and then the start of its worker (or the creation of its actor), or else other calls before it.
+        """
         name = task.name
         needs = time_of_arguments(task)
         begin = begin_of(task)
@@ -158,7 +172,10 @@ class Splitter:
         return [for_cpus, starting]
 
     def before_method(self, task: Task) -> list[Part]:
-        """Return what a method waits for: its actor, or other calls of it."""
+        """Return what a method waits for after its arguments are there: its actor, and then other calls of it.
+
+        If no other one ran meanwhile, the time after the creation of the actor is for data.
+        """
         name = task.name
         parts = []
         needs = time_of_arguments(task)

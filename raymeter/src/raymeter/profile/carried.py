@@ -138,6 +138,7 @@ class Pass:
         self.depth = 0  # of conditions and loops inside of it
 
     def run(self, loop: ast.AST) -> None:
+        """Follow the results through one pass of a loop or a comprehension. Any other node is left alone."""
         if isinstance(loop, ast.While):
             self.look_at(loop.test)
             self.decides_end = self.is_result(loop.test)
@@ -163,6 +164,7 @@ class Pass:
     def run_comprehension(
         self, loop: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
     ) -> None:
+        """Follow the results through one pass of the first `for`: the other ones, all conditions, and the values."""
         first, *others = loop.generators
         self.begin(first.target, first.iter)
         for inner in others:
@@ -237,6 +239,7 @@ class Pass:
         self.set_names(assigned, True)
 
     def assign(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
+        """Give the targets of an assignment their value. `x += value` only adds: what x held before, it still holds."""
         value = statement.value
         if value is None:
             return

@@ -23,7 +23,10 @@ NEVER_SUBMITTED = ("DRIVER_TASK", "ACTOR_CREATION_TASK")
 
 
 def restore_calls(recording: Recording) -> list[Call]:
-    """Return the submissions that were not written, as far as Ray knows their tasks, in the order of time."""
+    """Return the submissions that were not written, as far as Ray knows their tasks, in the order of time.
+
+    A task is left out if no call of the same function by the same parent was written. Return [] if all were written.
+    """
     seconds = unwritten_seconds(recording)
     if not seconds:
         return []
@@ -42,7 +45,7 @@ def restore_calls(recording: Recording) -> list[Call]:
     separate(restored, recording.calls)
     restored.sort(key=start_of)
     for number, call in enumerate(restored, 1):
-        call.number = -number
+        call.number = -number  # those of written calls are positive
     return restored
 
 
@@ -100,7 +103,11 @@ def unsubmitted_by_caller(recording: Recording, submitted: set[str]) -> dict[Cal
 def restore(
     written: list[Call], left_out: list[Task], seconds: dict[Key, float], tasks: dict[str, Task]
 ) -> list[Call]:
-    """Return the calls that submitted these tasks, each like the last one that was written before it."""
+    """Return the calls that submitted these tasks, each like the last one that was written before it.
+
+    written: calls of the same function, in the order of time, at least one; the first of them counts for tasks before
+    it. `seconds` are those of `unwritten_seconds`: a task is left out if all calls of its line were written.
+    """
     starts = [call.start for call in written]
     before = submitted_after(written, tasks)
     restored: list[Call] = []
@@ -118,7 +125,7 @@ def restore(
 
 
 def submitted_after(written: list[Call], tasks: dict[str, Task]) -> float:
-    """Return how long after the start of its call Ray has recorded a task as submitted."""
+    """Return how long after the start of its call Ray has recorded a task as submitted, in the median; 0 if unknown."""
     delays = []
     for call in written:
         submitted = tasks[call.task].submitted
@@ -131,6 +138,7 @@ def submitted_after(written: list[Call], tasks: dict[str, Task]) -> float:
 
 
 def like_written(like: Call, task: Task, start: float, seconds: float) -> Call:
+    """Return a call like a written one that submits another task. What it sent is not known, and left out."""
     return replace(
         like,
         start=start,
@@ -188,7 +196,8 @@ def sampled_lines(process: Process) -> list[CountedLine]:
 def complete_objects(recording: Recording) -> None:
     """Add the objects that calls of ray.get have waited for, and that were too many to be written.
 
-    They are taken for the results of the same function that were submitted last before the call.
+    They are taken for the results of the same function as the last known object, of the tasks that were submitted last
+    before the call. A call whose last written object is of no known task stays as it is.
     """
     tasks = {task.task: task for task in recording.tasks}
     by_caller: dict[Caller, list[Task]] = defaultdict(list)

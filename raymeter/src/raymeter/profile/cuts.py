@@ -105,7 +105,7 @@ def split_at(calls: Sequence[Call], key: Key) -> list[list[Call]]:
 
 
 def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
-    """Return the steps that begin with a call of this line.
+    """Return the steps that begin with a call of this line, of which there must be one.
 
     A pass that does more than the others, such as an evaluation, is like them if it contains the same lines, too.
     One that is rare is not typical, however long it takes: Ray may be started again in it.
@@ -133,6 +133,7 @@ def without_what_follows(parts: list[list[Call]], end: float) -> tuple[list[list
     """Return the parts, and when the last one ends: without another loop that follows, if it takes longer.
 
     So a loop that sets up workers is no loop of steps because the whole rest of the program follows its last pass.
+    `parts` are not empty.
     """
     *passes, last = parts
     begin = parts[0][0].start

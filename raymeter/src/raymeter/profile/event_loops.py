@@ -78,7 +78,11 @@ class EventLoops:
                 self.tasks[task.task] = with_times_of_states(task, result)
 
     def put_results_right(self, tasks: list[Task]) -> dict[str, Sent]:
-        """Let each result belong to the task that returned it; return the first one of each task."""
+        """Let each result belong to the task that returned it; return the first one of each task.
+
+        tasks: those of one actor, in the order of their ends, at least one. A result that fits none of them stays as it
+        was recorded.
+        """
         first = tasks[0]
         process = self.workers.process_of(first)
         firsts: dict[str, Sent] = {}

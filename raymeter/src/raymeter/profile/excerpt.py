@@ -28,7 +28,10 @@ Event = TypeVar("Event", bound=Timed)
 
 
 def take_excerpt(program: Program, steps: Steps) -> tuple[Program, Steps]:
-    """Return a program with the events of some of its steps, and these steps; both as they are if it is short."""
+    """Return a program with the events of some of its steps, and these steps; both as they are if it is short.
+
+    It is short if its steps have at most MAX_EVENTS events, or if there are no more steps than are kept in any case.
+    """
     events = count_events(program, steps)
     if events <= MAX_EVENTS:
         return program, steps
@@ -51,7 +54,10 @@ def take_excerpt(program: Program, steps: Steps) -> tuple[Program, Steps]:
 
 
 def step_of_tasks(program: Program, steps: Steps) -> int:
-    """Return the step in the middle of those whose tasks are known: Ray forgets tasks if they are many."""
+    """Return the step in the middle of those whose tasks are known: Ray forgets tasks if they are many.
+
+    It is the middle one of all steps if no task of any is known.
+    """
     known = [steps.of(start_of(task)) for task in program.recording.tasks]
     inside = [number for number in known if number is not None]
     if not inside:

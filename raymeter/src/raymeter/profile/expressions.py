@@ -146,7 +146,10 @@ def values_of(loop: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def calls_in_line(parts: Iterable[ast.AST], line: int) -> list[ast.Call]:
-    """Return the calls of ray.get in a line; without one, those of any get, or else those that submit in it."""
+    """Return the calls of ray.get or ray.wait in a line; without one, those of any get, or else those that submit.
+
+    Calls inside of functions that `parts` define do not count. Return [] if the line has no such call.
+    """
     gets: list[ast.Call] = []
     other_gets: list[ast.Call] = []
     submissions: list[ast.Call] = []
@@ -162,7 +165,7 @@ def calls_in_line(parts: Iterable[ast.AST], line: int) -> list[ast.Call]:
 
 
 def walk_outside(parts: Iterable[ast.AST], kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
-    """Yield the nodes of a tree, but nothing that is inside of a node of these kinds."""
+    """Yield the nodes of some parts, those of a level first, but no node of these kinds, and nothing inside of one."""
     pending = list(parts)
     for node in pending:  # grows
         if isinstance(node, kinds):

@@ -31,7 +31,11 @@ Names = set[str]
 
 
 def may_come_first(get_line: str, later_line: str, start: float) -> bool:
-    """Return whether a later line submits what needs nothing that was got, or has changed, since an earlier line."""
+    """Return whether a later line submits what needs nothing that was got, or has changed, since an earlier line.
+
+    False if the code does not show it: for lines of two functions, or of a file that was changed after `start`, when
+    the program began.
+    """
     file, first = split_line(get_line)
     other_file, last = split_line(later_line)
     tree = read_tree(file, start)
@@ -47,7 +51,10 @@ def may_come_first(get_line: str, later_line: str, start: float) -> bool:
 
 
 def is_independent(tree: ast.AST, statements: Sequence[ast.stmt], first: int, last: int) -> bool:
-    """Return whether the last statement submits what needs nothing of those before it, of which the first one gets."""
+    """Return whether the last statement submits what needs nothing of those before it, of which the first one gets.
+
+    statements: at least two, all of them SIMPLE. False if one of them may do something that its names do not show.
+    """
     *before, later = statements
     if not isinstance(before[0], ASSIGNMENTS):
         return False  # a result that nobody wants: one waits for what the task does elsewhere

@@ -55,7 +55,10 @@ def join_helpers(recording: Recording) -> None:
 
 
 def find_owner(lane: Lane, calls: Sequence[Call], submissions: dict[str, Call]) -> Lane | None:
-    """Return the thread that has submitted all tasks for which these calls wait, if they do nothing else."""
+    """Return the thread that has submitted all tasks for which these calls wait; None if several have, or none has.
+
+    It is None, too, if one of the calls does anything else, or if the thread is in another process.
+    """
     if not all(is_waiting(call) for call in calls):
         return None
     owners: set[Lane] = set()

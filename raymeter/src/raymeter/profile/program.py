@@ -88,7 +88,11 @@ class Program:
 
 
 def join(recording: Recording) -> Program:
-    """Return the program of a recording."""
+    """Return the program of a recording, which is changed.
+
+    Calls that were not written are made again, polls of a channel become one get, calls of helping threads move to the
+    thread that they help, and events get weights for those that were left out.
+    """
     complete_objects(recording)
     recording.calls = join_polls(recording.calls)
     restored = restore_calls(recording)
@@ -224,7 +228,7 @@ def find_stores(program: Program) -> dict[str, list[Phase]]:
 
 
 def join_readers(program: Program) -> None:
-    """Add each received message to the message that it was."""
+    """Add each received message to the message that it was. One whose sender was not recorded is added to none."""
     index = SenderIndex()
     for message in program.messages:
         index.add(message)

@@ -165,7 +165,7 @@ def is_process(line: Any) -> bool:
 
 
 def read_lines(path: Path) -> list[Any]:
-    """Return the values of a file with JSON in each line; None for a damaged one.
+    """Return the values of a file with JSON in each line; None for a damaged one. Raise OSError if it cannot be read.
 
     A process that was killed may leave a part of a line at the end, which is left out. Parsed as one JSON array, the
     lines take two thirds of the time, and share the names of fields.
@@ -188,7 +188,7 @@ def parse_line(line: str) -> Any:
 
 
 def add_process(recording: Recording, lines: list[Any]) -> int:
-    """Add the events of one process. Return how many lines are none."""
+    """Add the events of one process. Return how many lines are damaged, and left out; the first one must not be."""
     process = events.make(Process, lines[0])
     recording.processes.append(process)
     damaged = 0
@@ -247,7 +247,11 @@ def make_recorder_cost(line: dict[str, Any]) -> RecorderCost:
 
 
 def make_sent(line: dict[str, Any]) -> Sent:
-    """Return a message that was sent, with its fields and alternatives as typed values."""
+    """Return a message that was sent, with its fields and alternatives as typed values.
+
+    An alternative that does not fit the message ({}) is named in `unfit`; one that was given up (null) is left out.
+    Raise AttributeError, KeyError, TypeError or ValueError if the line is damaged.
+    """
     sent = events.make(Sent, line)
     sent.fields = [events.make(events.Field, item) for item in sent.fields]
     if line.get("own_pickling"):
@@ -257,7 +261,7 @@ def make_sent(line: dict[str, Any]) -> Sent:
     if line.get("class_code"):
         sent.class_code = events.make(events.ClassCode, line["class_code"])
     measured = sent.alternatives.items()
-    sent.unfit = [name for name, item in measured if item == {}]  # null: it was given up
+    sent.unfit = [name for name, item in measured if item == {}]
     sent.alternatives = {
         name: events.make(events.Alternative, item) for name, item in measured if item
     }

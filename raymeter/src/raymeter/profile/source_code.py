@@ -63,7 +63,9 @@ class Loop:
 def loops_around(line: str, start: float) -> list[Loop]:
     """Return the loops around a line of the same function, the innermost first.
 
-    `start` is when the program began: a file that was changed later is not read.
+    If the line has calls that wait (or else submit), a loop counts only if each pass makes one of them again. If it has
+    none, no comprehension counts.
+    `start` is when the program began: a file that was changed later is not read. Return [] then.
     """
     file, number = split_line(line)
     tree = read_tree(file, start)
@@ -85,9 +87,9 @@ def loops_around(line: str, start: float) -> list[Loop]:
 
 
 def comprehensions_around(line: str, event: str, start: float) -> list[ast.AST]:
-    """Return the comprehensions that repeat the first call of an event in a line, the outermost first.
+    """Return the comprehensions that repeat the first call of an event in a line, the outermost first; [] if none do.
 
-    `start` is when the program began: a file that was changed later is not read.
+    `start` is when the program began: a file that was changed later is not read. Return [] then.
     """
     file, number = split_line(line)
     tree = read_tree(file, start)
@@ -124,7 +126,7 @@ def split_line(line: str) -> tuple[str, int]:
 
 @lru_cache(maxsize=100)
 def read_tree(file: str, start: float) -> ast.Module | None:
-    """Return the syntax tree of a file; None if it is not that of the program that ran."""
+    """Return the syntax tree of a file; None if it cannot be read or parsed, or was changed after `start`."""
     path = Path(file)
     try:
         if path.stat().st_mtime > start:

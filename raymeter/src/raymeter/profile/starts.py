@@ -53,7 +53,11 @@ def end_of(task: Task) -> float:
 
 
 def find_starts(program: Program) -> dict[str, Start]:
-    """Return the starts of workers and the creations of actors, by their task."""
+    """Return the starts of workers and the creations of actors, by their task.
+
+    A normal task is here if it is the first one of a process that began to record after the task could run. Tasks of
+    which Ray does not know when they began are left out.
+    """
     firsts = find_first_tasks(program)
     begins = {process.process: process.start for process in program.recording.processes}
     starts = {}
@@ -84,7 +88,10 @@ def find_first_tasks(program: Program) -> dict[str, Task]:
 
 
 def time_of_free_cpus(program: Program, task: Task, since: float) -> float:
-    """Return when Ray had the CPUs that a task needs. What it waits until then is no start of a worker."""
+    """Return when Ray had the CPUs that a task needs. What it waits until then is no start of a worker.
+
+    It is `since` if the CPUs of the cluster are not known, or if they never are enough, and never after the task began.
+    """
     cpus = max((cluster.cpus for cluster in program.recording.clusters), default=0.0)
     if not cpus:
         return since
@@ -194,7 +201,10 @@ class WarmReading:
             self.by_bytes[size] = min(known, item.seconds)
 
     def lost_seconds(self, task: Task) -> float:
-        """Return what reading arguments took longer: a new worker imports modules then, and fetches code."""
+        """Return what reading arguments took longer: a new worker imports modules then, and fetches code.
+
+        Each argument may take what the fastest reading of as many bytes took. 0 if Ray does not know the reading.
+        """
         if task.deserialise is None:
             return 0.0
         begin, end = task.deserialise

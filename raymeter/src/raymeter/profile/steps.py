@@ -83,7 +83,7 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
     """Return the steps of a program, which is one step if no loop of steps is found.
 
     `name` is a line such as "train.py:28", whose calls begin the steps, or else a method or task, whose ends end them.
-    Raise UserError if nothing has this name.
+    Raise UserError if no line has this name, and fewer than two tasks of this name have ended.
     """
     if name:
         return find_named_steps(program, name)
@@ -99,7 +99,10 @@ def find_steps(program: Program, name: str | None = None) -> Steps:
 
 
 def find_cuts(program: Program, threads: dict[Thread, list[Call]]) -> list[Cut]:
-    """Return the cut of the main thread; those of the others if its loop runs inside of a task or an actor."""
+    """Return the cut of the main thread; those of the others if it has none; [] if no thread has one.
+
+    The main thread has none if the loop runs inside of a task or an actor.
+    """
     cutter = Cutter(program)
     main = main_thread(program, threads)
     if main is not None:
@@ -175,9 +178,10 @@ class Cutter:
             self.submitting[name].add(key)
 
     def cut(self, calls: Sequence[Call]) -> Cut | None:
-        """Return the finest cut into steps that are alike, or None.
+        """Return the finest cut into steps that are alike; None if no line (and no statement) begins such steps.
 
-        A loop that only takes the results of what was submitted before it is a part of a step.
+        calls: at least one, all of one thread, in the order of their starts. A loop that only takes the results of what
+        was submitted before it is a part of a step. If each pass is one task of a list, a loop around it is preferred.
         """
         begin = first_start(calls, calls[0].start)
         end = max(call.end for call in calls)
@@ -250,7 +254,10 @@ class Cutter:
         return outside > inside
 
     def waits(self, cut: Cut, is_inside: bool) -> int:
-        """Return how many calls of the cut wait for tasks that are submitted in a typical pass, or in none."""
+        """Return how many calls of typical passes wait for tasks that are submitted inside of them, or else outside.
+
+        A call is not counted if it is not known where the task is submitted for which it waits first.
+        """
         count = 0
         for call in cut.calls:
             keys = self.submitted_at(call)
@@ -262,7 +269,10 @@ class Cutter:
         return count
 
     def submitted_at(self, call: Call) -> set[Key]:
-        """Return where the task is submitted whose object a call waits for first."""
+        """Return where the task is submitted whose object a call waits for first; nothing if unknown.
+
+        These are the lines of all tasks of its name.
+        """
         if not call.objects:
             return set()
         first = call.objects[0]
@@ -273,7 +283,7 @@ class Cutter:
 
 
 def make_steps(cut: Cut) -> Steps:
-    """Return the steps of a cut. A slow first step is left out: it contains the start of workers."""
+    """Return the steps of a cut. Slow first steps are left out, as long as MIN_STEPS stay: workers start in them."""
     bounds = [*cut.starts, cut.end]
     times = list(pairwise(bounds))
     lengths = [end - start for start, end in times]
@@ -288,7 +298,11 @@ def make_steps(cut: Cut) -> Steps:
 
 
 def find_named_steps(program: Program, name: str) -> Steps:
-    """Return the steps that begin with a line or end with a method of this name."""
+    """Return the steps that begin with a line or end with a method of this name.
+
+    The line is looked for in one thread after the other, and the first one that has it counts. Raise UserError if none
+    has, and fewer than two tasks of this name have ended.
+    """
     for thread, calls in group_by_thread(program.recording.calls).items():
         named = [call for call in calls if has_name(call.line, name)]
         if named:
@@ -323,7 +337,7 @@ def named_starts(
     starts = [call.start for call in own]
     nested = comprehensions_around(first.line, first.event, program.recording.start)
     if nested:
-        runs = starts_of_runs(own, cut, nested, python_of(program, first))
+        runs = starts_of_comprehension(own, cut, nested, python_of(program, first))
         if len(runs) > 1:
             starts = runs
     return starts, cut.end
@@ -337,7 +351,7 @@ def python_of(program: Program, call: Call) -> str:
     return ""
 
 
-def starts_of_runs(
+def starts_of_comprehension(
     calls: Sequence[Call], cut: Cut, nested: Sequence[ast.AST], python: str
 ) -> list[float]:
     """Return when a comprehension begins that makes these calls.
@@ -370,7 +384,7 @@ def frame_of(call: Call, level: int) -> int:
 
 
 def find_steps_between_ends(program: Program, name: str) -> Steps:
-    """Return the steps that end with a method or task of this name."""
+    """Return the steps that end with a method or task of this name; raise UserError if fewer than two have ended."""
     tasks = program.tasks.values()
     named = [task for task in tasks if task.name == name]
     ends = [task.finished for task in named if task.finished]

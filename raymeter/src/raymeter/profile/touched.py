@@ -46,7 +46,7 @@ def outside_of_submissions(parts: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def find_parts(nodes: Iterable[ast.AST]) -> dict[str, Names]:
-    """Return the names that stand for other objects, or for parts of them."""
+    """Return the objects that each name of a loop or an assignment may be, or of which it may be a part."""
     parts: dict[str, Names] = defaultdict(set)
     for node in nodes:
         if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):

@@ -175,7 +175,11 @@ def reader_key(received: Received) -> ReaderKey:
 
 
 def weigh_line(calls: list[Call], item: CountedLine) -> None:
-    """Set the weights of the calls of one line."""
+    """Let each call of a line stand for itself and those left out after it, until the next one that was written.
+
+    calls: in the order of time, at least one. Calls that were made again share this weight with the written one before
+    them. If it is not known when calls were left out, all weights are equal.
+    """
     left_out = [call.left_out for call in calls]
     if not any(left_out):  # it is not known when they were made
         set_weights(calls, item.count)

@@ -64,7 +64,7 @@ def find_cause(words: str) -> str:
 
 
 def render_cause(cause: str, width: int) -> str:
-    """Return the text about a cause. Paragraphs are wrapped; lines of code stay as they are."""
+    """Return the text about a cause of causes.md. Paragraphs are wrapped; lines of code stay as they are."""
     paragraphs = [cause]
     for block in read_parts()[cause]:
         if block.is_code:

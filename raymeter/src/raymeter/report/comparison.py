@@ -134,7 +134,7 @@ def make_rows(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[str, ..
 
 
 def find_changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
-    """Return all messages, those with most work first."""
+    """Return all messages of all runs, those with most work first. A run without a message has NOTHING in its place."""
     parts_before = [find_parts(run) for run in before]
     parts_after = [find_parts(run) for run in after]
     names: set[str] = set()
@@ -177,7 +177,10 @@ def name_message(group: Group) -> str:
 
 
 def make_part(groups: Sequence[Group], steps: int) -> Part:
-    """Return what these groups are together. What was put before the steps has a size, and no count."""
+    """Return what these groups (at least one) are together, per step.
+
+    What was put before the steps has a size, and no count. If all was, the size is the mean of the groups.
+    """
     messages = 0.0
     reads = 0.0
     size = 0.0
@@ -218,7 +221,7 @@ def describe_size(side: Side) -> str:
 
 
 def judge(before: Side, after: Side) -> tuple[str, str]:
-    """Return the interval and the verdict about a message, which some runs may not have."""
+    """Return the interval and the verdict about a message; no interval if not all runs have it."""
     if after.is_in_no_run:
         return "", "gone"
     if before.is_in_no_run:
@@ -244,7 +247,7 @@ def describe_count(runs: Sequence[Run]) -> str:
 
 
 def describe_pairs(before: Sequence[float], after: Sequence[float]) -> tuple[str, str]:
-    """Return the interval and the verdict of paired times."""
+    """Return the interval and the verdict of paired times; "" and "unknown" if one of them is not above 0."""
     if min(*before, *after) <= 0:
         return "", "unknown"
     ratio = compare_pairs(before, after)

@@ -73,7 +73,10 @@ class PathFinder:
         self.index = SpanIndex(timeline)
 
     def find(self, number: int) -> list[Link]:
-        """Return the links of the path of a step, the first one first."""
+        """Return the links of the path of a step, the first one first; [] if the step has no point.
+
+        It begins later than the step if nothing is known to come before a point.
+        """
         points = self.graph.points
         start, end = self.steps.times[number]
         point = self.last_point(start, end)
@@ -108,7 +111,7 @@ class PathFinder:
         return max(inside, key=lambda number: points[number].time, default=None)
 
     def binding_edge(self, point: int) -> Edge | None:
-        """Return the edge that a point waited for: the one that ends last."""
+        """Return the edge that a point waited for: the one that ends last; None if nothing comes before the point."""
         points = self.graph.points
         edges = points[point].edges
         return max(edges, key=lambda edge: points[edge.source].time + edge.seconds, default=None)

@@ -73,7 +73,11 @@ class Flow:
         return self.inboxes.pop(address, [])
 
     def deliver(self, names: Sequence[str], readers: Sequence[Reader]) -> None:
-        """Give messages to their readers: to each process another one, until each has one, and then the next ones."""
+        """Give messages (at least one) to their readers: each reader goes on where the one before it ended.
+
+        After the last message comes the first one again. The messages of a reader go to one of its processes after the
+        other; one that comes again goes to the next process.
+        """
         first = 0
         for reader in readers:
             for number in range(reader.count):
@@ -84,7 +88,10 @@ class Flow:
             first += reader.count
 
     def give(self, name: str, reader: Reader, number: int) -> None:
-        """Put a message into the inbox of an actor that has not sent it and does not have it yet."""
+        """Put a message into the inbox of the actor with this number at a place, or of the next one that can get it.
+
+        An actor cannot get what it has sent, or has in its inbox. The driver has one inbox.
+        """
         if reader.place == DRIVER:
             inbox = self.inboxes.setdefault((DRIVER, DRIVER), [])
             if name not in inbox:
@@ -123,7 +130,10 @@ class Flow:
         return names
 
     def end(self) -> list[str]:
-        """Add a task for each reader of messages that no task has read; return what the driver reads."""
+        """Add a task for each reader of messages that no task has read; return what the driver reads.
+
+        That is its inbox, and what nobody else reads.
+        """
         returns = self.take((DRIVER, DRIVER))
         for (place, actor), inbox in self.inboxes.items():
             if inbox:

@@ -99,7 +99,10 @@ def write_field(name: str, field: Field) -> str:
 
 
 def storage_of(field: Field) -> list[int]:
-    """Return the shape of the memory that views look at, which is pickled with each of them; [] without views."""
+    """Return the shape of the memory that views look at, which is pickled with each of them.
+
+    Return [] for a field that is no view, has no items, or is no tensor of a dtype of ITEM_BYTES.
+    """
     dtype = dtype_of(field)
     if dtype not in ITEM_BYTES or field.storage_bytes < MIN_VIEW_FACTOR * field.bytes:
         return []

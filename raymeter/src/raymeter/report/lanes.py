@@ -20,7 +20,10 @@ class Lanes:
         self.bars.setdefault(process, []).append(bar)
 
     def fill(self, chart: Chart) -> None:
-        """Add the lanes with the longest bars to a chart, and count what is left out."""
+        """Add the lanes with most bars to a chart, and their longest bars, and count what is left out.
+
+        A bar is left out, too, if its lane has no row in which it has room.
+        """
         processes = self.choose_processes()
         chart.lanes_left_out = len(self.bars) - len(processes)
         bars: list[Bar] = []

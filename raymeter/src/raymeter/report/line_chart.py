@@ -113,7 +113,10 @@ def pixels_of(count: float, top: float) -> float:
 
 
 def spread(heights: Sequence[float]) -> list[float]:
-    """Return places for texts, in the order of the heights beside which they should be, so that none covers another."""
+    """Return a place for the text beside each height, so that no text covers another one.
+
+    If there are more than fit, the upper ones are above the chart, at negative places.
+    """
     order = sorted(range(len(heights)), key=lambda number: heights[number])
     places = [0.0 for _ in heights]
     lowest = LABEL_PIXELS / 2

@@ -44,7 +44,7 @@ def render(program: Program, samples: Sequence[Sample], findings: Sequence[Findi
 
 
 def describe_answer(findings: Sequence[Finding], recording: Recording) -> str:
-    """Return the sentence that a user needs, if there is only one."""
+    """Return the first finding in one sentence; without one, that memory is no problem, or why that is not known."""
     if not findings and not recording.is_of_memory:
         return (
             "It is not known whether memory is a problem: this profile was made without samples of memory. "
@@ -100,7 +100,7 @@ def describe_disk(spilling: Spilling) -> str:
 
 
 def describe_holders(program: Program) -> list[str]:
-    """Return who kept objects when most bytes were kept."""
+    """Return who kept objects when most bytes were kept, at most MAX_HOLDERS; if none is known, a line says why."""
     recording = program.recording
     holders = holders_at_peak(program)
     if not holders and not recording.is_of_memory:
@@ -162,7 +162,10 @@ def describe_holder(holder: Holder, name: str) -> list[str]:
 
 
 def describe_processes(recording: Recording, samples: Sequence[Sample]) -> list[str]:
-    """Return the processes that had most private memory: the first value of each, the largest and the last one."""
+    """Return the processes that had most private memory: the first value of each, the largest and the last one.
+
+    Without samples, the only line says why.
+    """
     if not samples and not recording.is_of_memory:
         return ["Memory of the processes: not sampled."]
     if not samples:

@@ -74,7 +74,10 @@ def module(name: str) -> Any:
 
 
 def measure(value: Any) -> Measured:
-    """Serialise a message as Ray does."""
+    """Return what Ray stores for a message, and the median time to serialise it.
+
+    If no serialiser of Ray can be used, both are those of cloudpickle alone.
+    """
     serialise, is_rays = module("ray_internals").make_serialiser()
     inband, buffers = module("alternatives").dumps(value)
     size = len(inband) + sum(buffer.raw().nbytes for buffer in buffers)
@@ -97,7 +100,7 @@ def time_calls(call: Callable[[], object]) -> float:
 
 
 def describe_whole(value: Any, fields: list[dict], measured: Measured) -> list[str]:
-    """Return the lines about the whole message, which is one row, because parts may share their objects."""
+    """Return the lines about the whole message: what Ray stores, where, and the bytes of its fields if it has some."""
     held = sum(field["bytes"] for field in fields)
     name = module("describe").type_name(value)
     stored = format_bytes(measured.stored_bytes)

@@ -83,7 +83,7 @@ class Trace:
         self.add_end("f", number, arrow.target)
 
     def add_end(self, phase: str, number: int, span: Span) -> None:
-        """Add one end of an arrow. It belongs to the span that is there at its time."""
+        """Add one end of an arrow, "s" or "f", in the middle of its span, which must have been added before."""
         event = {
             "ph": phase,
             "name": "message",

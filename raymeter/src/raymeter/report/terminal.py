@@ -52,7 +52,10 @@ LAYOUTS = (
 
 
 def render(profile: Profile, width: int = 80) -> str:
-    """Return the text of a profile. A line is longer than `width` only if one path is."""
+    """Return the text of a profile, with the first of LAYOUTS that has at most MAX_LINES lines, or else the last one.
+
+    `width` counts between MIN_WIDTH and MAX_WIDTH. A line is longer only if one path is.
+    """
     width = max(MIN_WIDTH, min(width, MAX_WIDTH))
     moving = without_data(profile.program, profile.steps)
     if is_no_problem(profile, moving):

@@ -85,7 +85,7 @@ class Timeline:
     names: dict[str, str]  # of processes
 
     def between(self, start: float, end: float) -> "Timeline":
-        """Return what happens at least partly between two times."""
+        """Return what happens at least partly between two times. An arrow is left out if one of its ends does not."""
         spans = [span for span in self.spans if span.end >= start and span.start <= end]
         kept = set(map(id, spans))
         arrows = [arrow for arrow in self.arrows if {id(arrow.source), id(arrow.target)} <= kept]
@@ -153,6 +153,7 @@ def spans_of_tasks(program: Program) -> list[Span]:
 
 
 def spans_of_task(task: Task, process: str, call: Call | None) -> list[Span]:
+    """Return a span for each phase of a task that Ray knows. Its line is that of `call`, which submitted it."""
     name = name_place(task.name)
     line = call.line if call else ""
     phases = [

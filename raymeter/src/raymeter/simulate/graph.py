@@ -88,7 +88,7 @@ class Graph:
         return len(self.points) - 1
 
     def connect(self, source: int | None, target: int, seconds: float = 0.0, **work: Any) -> None:
-        """Add an edge, unless the recording shows that the target came before its source."""
+        """Add an edge, unless the source is None, or the recording shows that the target came before it."""
         if source is None:
             return
         point = self.points[target]
@@ -191,6 +191,7 @@ class Builder:
                 self.add_task(task, task.execute)
 
     def add_task(self, task: Task, execute: tuple[float, float]) -> None:
+        """Add the points of a task. A phase that Ray does not know takes no time, at the start or end of `execute`."""
         graph = self.graph
         start, end = execute
         begin, _ = task.deserialise or execute
@@ -233,7 +234,10 @@ class Builder:
         return items
 
     def connect_lane(self, lane: Lane, steps: list[Call | Item]) -> None:
-        """Connect the calls and items of one task in one thread, from its start to its end."""
+        """Connect the calls and items of one task in one thread, from its start to its end.
+
+        The driver has no start and no end here, nor has a task of which Ray does not know when it ran.
+        """
         process, thread, task = lane
         points = self.task_points.get(task)
         last = points.executing if points else None
@@ -497,7 +501,10 @@ class Builder:
         return points
 
     def connect_wait(self, call: Call) -> None:
-        """After the objects are ready, what is left of the call is work: fetching and reading them."""
+        """After the objects are ready, what is left of the call is work: fetching and reading them.
+
+        If it is not known when any of them was ready, only the reading of large messages is work.
+        """
         graph = self.graph
         start = graph.start_of(call)
         end = graph.end_of(call)
@@ -550,7 +557,7 @@ class Builder:
             task = self.program.tasks[name]
             process = self.program.process_of(task)
             name_delay(point, process, "restore", point.delay)
-            first = point.edges[0]
+            first = point.edges[0]  # only points with edges have a delay
             self.graph.argument_waits.append(first)
 
 
@@ -560,7 +567,10 @@ def has_argument_in_store(call: Call) -> bool:
 
 
 def name_delay(point: Point, process: str, part: str, seconds: float) -> None:
-    """Make seconds of the delay of a point work of the edges to it: of the "start" of a worker, or to "restore"."""
+    """Make seconds of the delay of a point work of all edges to it: of the "start" of a worker, or to "restore".
+
+    The time in which the code of the task was fetched belongs to this work then.
+    """
     fetching = max((edge.seconds for edge in point.edges if edge.part == "fetch"), default=0.0)
     start = point.time - seconds - fetching
     for edge in point.edges:

@@ -30,7 +30,7 @@ def write_measured(folder: Path, measured: Sequence[TriedSetting]) -> None:
 
 
 def read_measured(folder: Path, step: str) -> list[TriedSetting]:
-    """Return what was measured for this step; raise UserError if the file is damaged."""
+    """Return what was measured for this step; [] if there is no file. Raise UserError if the file is damaged."""
     path = folder / FILE
     if not path.is_file():
         return []

@@ -70,7 +70,10 @@ class Changes:
 
 
 def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list[Advice]:
-    """Return the findings that gain most, each with its prediction on top of those before it."""
+    """Return at most MAX_ADVICE findings that gain most, each with its prediction on top of those before it.
+
+    Return [] if none saves MIN_SHARE of a step. The graph is as before afterwards.
+    """
     graph = build(program)
     is_limit = not explains(graph, steps)
     before = step_seconds(graph, replay(graph), steps)
@@ -157,7 +160,7 @@ def relieve(graph: Graph, changes: Sequence[Change]) -> list[Change]:
 
 
 def reorder(graph: Graph, reorders: Sequence[Reorder]) -> list[Change]:
-    """Let waits be for other objects."""
+    """Let waits be for other objects; return what was changed: nothing for an object that was not recorded."""
     changes: list[Change] = []
     for item in reorders:
         key = item.process, item.number
@@ -173,7 +176,10 @@ def reorder(graph: Graph, reorders: Sequence[Reorder]) -> list[Change]:
 
 
 def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
-    """Shorten the work of the graph; return what was changed, in this order."""
+    """Shorten the work of the graph; return what was changed, in this order.
+
+    A saving changes nothing if its process has no work of its part at its time. No work takes less than 0 seconds.
+    """
     work_of = work_by_process(graph)
     nothing = Work([])
     changes: list[Change] = []

@@ -60,7 +60,7 @@ class MovedClock:
         self.recorded = [graph.time_of(number) for number in self.numbers]
 
     def move(self, time: float) -> float:
-        """Return the new time: it moves as the closest point of the process does."""
+        """Return the new time: it moves as the closest point of the process does, and not at all without points."""
         position = bisect_left(self.recorded, time)
         first = max(0, position - 1)
         candidates = self.numbers[first : position + 1]

@@ -21,7 +21,10 @@ class Work:
         self.last_ends = list(accumulate(ends, max))  # of each edge and all before it
 
     def at(self, time: float) -> list[Edge]:
-        """Return the edges that contain a time, those that began first, first."""
+        """Return the edges that began before a time and end at it or later, those that began first, first.
+
+        Only the MAX_OVERLAPS edges that began last are looked at.
+        """
         position = bisect_left(self.starts, time)
         first = max(0, position - MAX_OVERLAPS)
         found = []
