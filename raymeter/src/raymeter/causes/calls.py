@@ -43,7 +43,10 @@ class Line:
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each line with many short calls: of tasks and methods, ray.put, or ray.get of one object."""
+    """Return a finding for each line with many short calls: of tasks and methods, ray.put, or ray.get of one object.
+
+    A line of ray.get has none if most of its tasks are those of a finding.
+    """
     finder = Finder(program, steps)
     lines = [line for line in finder.find_lines() if line.count(steps) >= MIN_CALLS]
     short = [line for line in lines if line.event == "call" and finder.is_short(line)]
@@ -195,9 +198,9 @@ class Finder:
         return size
 
     def mean_bytes(self, line: Line) -> float:
-        """Return the bytes of the messages of a call, in the mean of a line.
+        """Return the mean bytes of the messages of a call, over the calls of a line of which all messages are known.
 
-        If only large ones were sent, and none was written, they are more than any limit.
+        Without such a call, it is infinity if messages were left out, which only large ones are, and else 0.
         """
         sizes = []
         for call in line.calls:
@@ -276,6 +279,7 @@ class Finder:
         return savings
 
     def make_call_finding(self, line: Line) -> Finding:
+        """Return the finding for small calls of tasks or methods; `fewer_tasks` has the share of each that is saved."""
         batch = self.batch_of(line)
         share = self.saved_share(line)
         savings = []

@@ -50,7 +50,10 @@ class Capacity:
         self.known: dict[tuple[str, str], int] = {}  # by the names of a task and of a resource
 
     def find_holders(self) -> list[Holder]:
-        """Return all tasks and actors that take CPUs or other resources, and whose times are known."""
+        """Return all tasks and actors that take CPUs or other resources, and whose times are known.
+
+        Methods are left out: they use what their actor has.
+        """
         last_ends: dict[str, float] = defaultdict(float)  # by actor
         for task in self.program.tasks.values():
             end = end_of(task)
@@ -59,7 +62,7 @@ class Capacity:
         for task in self.program.tasks.values():
             begin = begin_of(task)
             is_holding = bool(task.cpus or task.resources)
-            if not begin or not is_holding:
+            if not begin or not is_holding:  # begin: 0 if it is not known
                 continue
             if task.type == CREATION:
                 last_end = self.end_of_process(task)
@@ -110,7 +113,10 @@ class Capacity:
         return min(places, default=0)
 
     def least_seconds(self, tasks: Iterable[Task]) -> float:
-        """Return how long tasks, with those that they submit, take at least with resources other than CPUs."""
+        """Return how many seconds tasks, with those that they submit, take at least with resources other than CPUs.
+
+        That is 0 if they take none, or only methods of actors do.
+        """
         parts = []
         for task in tasks:
             parts += self.work.tree(task)
@@ -125,7 +131,11 @@ class Capacity:
         return max(seconds.values(), default=0.0)
 
     def has_memory(self, tasks: Sequence[Task]) -> bool:
-        """Return whether tasks at the same time fit into the memory; True if that of the cluster is not known."""
+        """Return whether tasks at the same time fit into a part of the memory, MAX_MEMORY; True if this is not known.
+
+        Of an actor, only the method with the largest peak counts. Of tasks, those with the largest peaks count: as many
+        as have CPUs at the same time. A task whose peak was not measured counts as 0.
+        """
         clusters = self.program.recording.clusters
         memory = max((cluster.memory for cluster in clusters), default=0.0)
         of_actors: dict[str, int] = defaultdict(int)

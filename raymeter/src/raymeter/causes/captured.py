@@ -19,7 +19,10 @@ REDEFINED = "a function is defined again and again"
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each function that is large, or exported more than once from one line."""
+    """Return a finding for each function that brings large data with it, or is exported more than once in the steps.
+
+    One with large data has a finding even if it was only exported outside of the steps.
+    """
     findings = []
     for exports in exports_by_place(program).values():
         during = [export for export in exports if steps.of(export.start) is not None]
@@ -82,6 +85,7 @@ def name_captured(export: Export) -> str:
 
 
 def make_redefined_finding(program: Program, steps: Steps, exports: list[Export]) -> Finding:
+    """Return the finding for a function that is exported more than once in the steps, by these exports."""
     first = exports[0]
     name = short_name(first)
     times = significant(len(exports) / steps.count, 2)
@@ -122,7 +126,10 @@ def save_export(program: Program, export: Export) -> Saving:
 
 
 def save_fetches(program: Program, exports: list[Export]) -> list[Saving]:
-    """Return the time in which workers got and unpickled these functions: of the tasks with their name."""
+    """Return the time in which workers got and unpickled these functions: of the tasks with their name.
+
+    What was fetched for a task that is not known is left out.
+    """
     names = {short_name(export) for export in exports}
     savings = []
     for fetch in program.recording.fetches:

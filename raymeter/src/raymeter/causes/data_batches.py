@@ -25,7 +25,10 @@ PRICE = "what reads these rows gets an array for each, and no list."
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each function of the user whose lists take long in the steps."""
+    """Return a finding for each function of the user whose lists take long in the steps.
+
+    A function has none if no batch of it was measured with arrays.
+    """
     by_function: dict[tuple[str, str], list[Batch]] = defaultdict(list)
     for batch in program.recording.batches:
         by_function[batch.line, batch.by_name].append(batch)
@@ -58,7 +61,10 @@ def saved_seconds(batch: Batch) -> float:
 def make_finding(
     program: Program, steps: Steps, batches: list[Batch], measured: list[Batch]
 ) -> Finding:
-    """Return the finding of a function. Arrays save as much of each second of its other batches."""
+    """Return the finding of a function. Arrays save as much of each second of its other batches as of measured ones.
+
+    That is the most they can save if the function makes its lists by tolist(), or if mostly threads of libraries wait.
+    """
     share = median(saved_seconds(batch) / batch.seconds for batch in measured)
     savings = []
     for batch in batches:

@@ -58,7 +58,7 @@ def find(program: Program, steps: Steps) -> list[Finding]:
 
 
 def find_blocks(program: Program) -> list[Block]:
-    """Return what kept the event loops of actors busy: parts of coroutines, and methods without async."""
+    """Return what kept the event loops of actors busy: parts of coroutines, and sync methods; not `__init__`."""
     tasks = tasks_by_process(program)
     blocks = []
     for run in program.recording.runs:
@@ -84,7 +84,7 @@ def tasks_by_process(program: Program) -> dict[str, list[Task]]:
 
 
 def find_waiting(tasks: list[Task], running: str, start: float, end: float) -> list[Task]:
-    """Return the other tasks that had been submitted before, and that ended later."""
+    """Return the other tasks that had been submitted before, and that ended later; none whose times are not known."""
     waiting = []
     for task in tasks:
         submitted = task.submitted or end

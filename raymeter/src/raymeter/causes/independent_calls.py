@@ -27,7 +27,10 @@ MAY_NEED = (
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each group of lines whose tasks could run at the same time in most steps."""
+    """Return a finding for each group of lines whose tasks could run at the same time in half of the steps or more.
+
+    It has no saving if the code of these tasks does not show that they reach nothing outside.
+    """
     finder = RunFinder(program, steps)
     by_lines: dict[tuple[str, ...], list[list[Batch]]] = defaultdict(list)
     for waits in finder.find_runs():
@@ -107,7 +110,10 @@ class RunFinder:
         return acts_alone(line, self.program.recording.start)
 
     def find_runs(self) -> list[list[Wait]]:
-        """Return the waits of each step that could be one, two or more of them together."""
+        """Return groups of two or more waits, each group in one step, which could be one wait.
+
+        A group ends at any other call that waits.
+        """
         runs: list[list[Wait]] = []
         current: list[Wait] = []
         for call in calls_of_steps(self.program, self.steps):
@@ -124,7 +130,10 @@ class RunFinder:
         return [waits for waits in runs if len(waits) > 1]
 
     def wait_of(self, call: Call) -> Wait | None:
-        """Return the wait of a call for the result of one task that submits no others."""
+        """Return the wait of a call for the result of one task; None if it is another call, or one that failed.
+
+        Also None for a task that was not recorded, that needs more than CPUs, or that may submit others.
+        """
         is_of_one = call.event == "get" and len(call.objects) == 1
         if not is_of_one or call.count > 1 or call.has_failed:
             return None
@@ -140,7 +149,11 @@ class RunFinder:
         return Wait(call, task)
 
     def could_be_together(self, waits: list[Wait], later: Wait) -> bool:
-        """Return whether a task could have been submitted before all of these were got."""
+        """Return whether a task could have been submitted before all of these were got.
+
+        False unless it was submitted after them in the same step, and the code shows that it needs none of them. An
+        actor that they share with it, or large arguments, may pass something on.
+        """
         first = waits[0]
         lines = [wait.call.line for wait in waits]
         step = self.steps.of(first.call.start)
@@ -157,7 +170,7 @@ class RunFinder:
         return not self.uses_an_actor_again(first, later.task)
 
     def uses_an_actor_again(self, first: Wait, task: Task) -> bool:
-        """Return whether the actor of a task got another call since the first wait began."""
+        """Return whether the actor of a task got another call since that of the first wait, or by that one."""
         if not task.actor:
             return False
         earlier = self.program.submissions[first.task.task]

@@ -127,8 +127,8 @@ class KeptActors:
         """Return whether the GPUs of the nodes are surely enough, even when the others take most.
 
         A part of a GPU counts as a whole one, because parts of different GPUs are not one. With several nodes, nobody
-        may take more than one GPU, because GPUs of different nodes are not free for one actor. It is not known if the
-        program has used several clusters, or in older profiles.
+        may take more than one GPU, because GPUs of different nodes are not free for one actor. False, too, if the
+        program has used several clusters, or if its profile is older, and has no number of GPUs of each actor.
         """
         clusters = self.program.recording.clusters
         known = [*others]

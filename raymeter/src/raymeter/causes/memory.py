@@ -51,12 +51,15 @@ AHEAD_FACTOR = 3  # more results than a step makes
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding if objects did not fit into the store: in a normal profile, other memory costs no time."""
+    """Return findings if objects did not fit into the store; [] if they did, because other memory costs no time.
+
+    Kept views come first, then backlogs, then spilling: only the first of these is returned that is found.
+    """
     spilling = find_spilling(program.recording.stores)
     if max(spilling.spilled, spilling.fallback) < MIN_SPILLED_BYTES:
         return []
     views = find_views(program, spilling, MIN_FILLING_SHARE)
-    if views:
+    if views:  # the first one, with most bytes, has the savings of all
         views[0].savings = save_full_store_and_restores(program, steps, spilling)
         views[0].seconds = total(views[0].savings) / steps.count
         return views
@@ -109,7 +112,10 @@ def describe_spilling(
 
 
 def line_with_most(steps: Steps, lives: list[Life]) -> str:
-    """Return the line whose messages of the steps fill the store most: bytes times the seconds that they are needed."""
+    """Return the line whose messages of the steps fill the store most: bytes times the seconds that they are needed.
+
+    Without messages in the steps, all messages count. Return "" if there are none.
+    """
     during = [life for life in lives if steps.of(life.start) is not None]
     amounts: dict[str, float] = {}
     for life in during or lives:
@@ -290,6 +296,7 @@ def find_growing_references(program: Program, steps: Steps, spilling: Spilling) 
 
 
 def describe_references(program: Program, steps: Steps, kept: KeptReferences) -> Finding:
+    """Return the finding for references of a process that become more in each step; it saves no time."""
     drivers = {process.process for process in program.recording.drivers}
     name = "the driver" if kept.process in drivers else "a worker"
     per_step = format_bytes(kept.bytes_per_second * steps.seconds)
@@ -305,7 +312,10 @@ def describe_references(program: Program, steps: Steps, kept: KeptReferences) ->
 
 
 def find_growing_processes(program: Program, steps: Steps, samples: list[Sample]) -> list[Finding]:
-    """Return a finding for each process of the user's code whose private memory grows."""
+    """Return a finding for each process of the user's code whose private memory grows during the steps.
+
+    If the whole program is one step, its beginning is left out. So are processes that were not recorded.
+    """
     recorded = {process.process: process for process in program.recording.processes}
     begin = steps.times[0][0]
     end = steps.times[-1][1]

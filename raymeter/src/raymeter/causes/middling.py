@@ -88,7 +88,7 @@ def task_seconds(program: Program, group: Group) -> float:
 
 
 def make_finding(program: Program, steps: Steps, group: Group) -> Finding:
-    """Return the finding for messages whose calls take long, compared with their bytes. It saves most of these calls."""
+    """Return the finding for messages whose calls take long for so few bytes. It saves most of these calls."""
     savings = save_messages(program, group)
     count = significant(group.count / steps.count, 3)
     size = format_bytes(group.bytes)

@@ -28,7 +28,10 @@ CHANGE = (
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each line that makes actors in each step."""
+    """Return a finding for each line that makes actors in most steps, which no other step needs.
+
+    Return [] if it is not sure that the actors of all these lines can stay, with all else that runs.
+    """
     by_line: dict[str, list[Call]] = defaultdict(list)
     for call in program.recording.calls:
         is_in_step = steps.of(call.start) is not None

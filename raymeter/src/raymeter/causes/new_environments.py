@@ -33,7 +33,10 @@ PRICE = (
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each line whose tasks bring new environments again and again."""
+    """Return a finding for each line whose tasks bring new environments again and again.
+
+    A line has none if more than variables differs in them. Actors are left out.
+    """
     by_line: dict[str, list[Start]] = defaultdict(list)
     firsts = first_uses(program)
     for start in find_starts(program).values():
@@ -104,8 +107,8 @@ def first_uses(program: Program) -> dict[int, float]:
 def make_finding(program: Program, steps: Steps, line: str, starts: list[Start]) -> Finding:
     """Return the finding for the workers that start because of the runtime_env of a line: at least one of `starts`.
 
-    It saves the starts that would not be needed if all of the line shared one environment. Its line is that of the option,
-    if that is found.
+    It saves the starts that would not be needed if all of the line shared one environment. Its line is that of the
+    option, if that is found.
     """
     reading = WarmReading(program)
     savings = []

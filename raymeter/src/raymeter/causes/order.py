@@ -160,9 +160,9 @@ def make_result(call: Call, ready: float, handle_seconds: float) -> Result:
 
 
 def make_finding(steps: Steps, line: str, loops: list[Loop]) -> Finding:
-    """Return the finding for loops of a line that get results in the order of submission. `loops` has at least one result.
+    """Return the finding for loops of a line that get results in the order of submission; `loops` is not empty.
 
-    It removes no work: the results are handled in another order, which is why it has no savings.
+    It removes no work: the results are handled in another order, which is why it has no savings. Each loop has results.
     """
     results: list[Result] = []
     reorders: list[Reorder] = []

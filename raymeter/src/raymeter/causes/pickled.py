@@ -105,7 +105,8 @@ def examine(program: Program, steps: Steps, group: Group) -> Finding | None:
     """Return the best finding of a group; None if no kind fits, or if each was measured and saves too little.
 
     Of the kinds that save enough, that is the first one which saves about as much as any: the kinds are in an order
-    from special to general. If none does, the first kind that was not measured is named, without savings.
+    from special to general. If none does, the first kind that was not measured is named, without savings: its `seconds`
+    are all that its messages take.
     """
     measured = find_measured(group)
     candidates = [kind for kind in KINDS if kind.fits(group)]
@@ -163,7 +164,7 @@ def make_finding(
     kind: Kind,
     measured: dict[str, Alternative | None],
 ) -> Way | None:
-    """Return what the alternative of a kind would save; None if it was not measured, or saves little.
+    """Return what the alternative of a kind would save; None if it was not measured, does not fit, or saves little.
 
     measured: what one message took as it is, and in each other way. From that comes the share of sending and of
     reading that is saved of each recorded message. The conversion is left out: programs can make each message in the
@@ -210,7 +211,11 @@ class Saved:
 def find_saved(
     program: Program, group: Group, now: Alternative, other: Alternative
 ) -> Saved | None:
-    """Return what an alternative saves of the messages of a group; None if that is little."""
+    """Return what an alternative saves of a message of a group; None if that is less than MIN_SAVED_SHARE of its time.
+
+    What sending takes longer than now is subtracted from what reading saves, and sending saves 0 then. Reading saves 0
+    if it was not measured for the alternative.
+    """
     sending = typical_sending(program, group)
     other_sending = sending.with_alternative(now, other)
     saved_sending = sending.seconds - other_sending.seconds
@@ -251,7 +256,10 @@ class Use(Enum):
 
 
 def price_of_conversion(convert: float, saved: float, use: Use) -> str:
-    """Return how long converting a message takes, of which so many seconds are saved, and how to do without it."""
+    """Return a text that says how long converting a message takes, and how to do without it.
+
+    convert, saved: seconds per message that its conversion takes, and that its new form saves.
+    """
     taken = (
         f"Converting one message took {format_milliseconds(convert)}, which is not in this number"
     )
@@ -342,7 +350,10 @@ def typical_sending(program: Program, group: Group) -> Sending:
 def build_finding(
     group: Group, kind: Kind, change: str, savings: list[Saving], seconds: float
 ) -> Finding:
-    """Return the finding of a kind; `seconds` are those per step that are lost to it."""
+    """Return the finding of a kind; `seconds` are those per step that are lost to it.
+
+    If the line that sends the messages is not known, its line is that of the class which pickles itself, or "".
+    """
     own = own_pickling(group)
     line = group.line or (own.line if own else "")
     others = [own.line] if own and own.line != line else []
@@ -512,7 +523,11 @@ def has_many_arrays(group: Group) -> bool:
 
 
 def has_objects(group: Group) -> bool:
-    """Return whether Python objects are pickled slowly, or take most of the time beside large arrays."""
+    """Return whether Python objects make sending slow: less than SLOW_BYTES_PER_SECOND of the pickle, without buffers.
+
+    False if the pickles are small on average, or if something else explains them: arrays, tensors, or a class that
+    pickles itself.
+    """
     seconds = sum(message.sent.seconds for message in group.messages)
     size = sum(message.sent.inband_bytes for message in group.messages)
     is_slow = size < SLOW_BYTES_PER_SECOND * seconds
@@ -528,7 +543,11 @@ def has_objects(group: Group) -> bool:
 
 
 def change_of(program: Program, group: Group, kind: Kind) -> str:
-    """Return what to do, with the names of this message."""
+    """Return the text of what to do: the change of a kind, with the names and calls that fit a group.
+
+    For a class that pickles itself, this depends on where its code is. Tensors without a gradient may also be sent with
+    a setting, from Ray 2.53 on.
+    """
     own = own_pickling(group)
     if own is not None and OWN_CHANGE in kind.change:
         change = kind.change.replace(OWN_CHANGE, change_of_class(program, own))

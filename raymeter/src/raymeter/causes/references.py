@@ -92,7 +92,7 @@ class Finder:
         return self.make_finding(group.line, len(messages), held, what, savings)
 
     def save_reading(self, tasks: set[str]) -> list[Saving]:
-        """Return the time in which the tasks with these messages read them."""
+        """Return the time in which the tasks with these messages read them; tasks without known times are left out."""
         savings = []
         for name in tasks:
             task = self.program.tasks.get(name)

@@ -93,7 +93,8 @@ def find(program: Program, steps: Steps) -> list[Finding]:
 def find_repeats(messages: list[Message]) -> list[Message]:
     """Return the messages of one line whose content was sent before, by the same process or by another one.
 
-    Nothing is a repeat if a comparison of all bytes has shown a difference, or if there was none. What comes back
+    Return [] if a comparison of all bytes has shown a difference. Without a comparison, only what is put or an argument
+    can be a repeat, by a sum of all its bytes. What comes back
     after many other contents is none: one would have to keep a reference to each of them.
     """
     verified = [message.sent.is_same for message in messages]

@@ -88,7 +88,10 @@ def save_all_backlogs(program: Program, steps: Steps, spilling: Spilling) -> lis
 
 
 def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
-    """Return by how much longer the code between two calls of a step takes than it usually does between these lines."""
+    """Return by how much longer the code between two calls of a step takes than it usually does between these lines.
+
+    Code between lines that rarely come one after the other is left out.
+    """
     gaps: dict[tuple[str, str], list[Gap]] = defaultdict(list)
     calls = [call for call in program.recording.calls if is_in_thread(call, steps)]
     for earlier, later in pairwise(outermost(calls)):
@@ -103,7 +106,10 @@ def save_slow_work(program: Program, steps: Steps) -> list[Saving]:
 
 
 def save_slow_tasks(program: Program, steps: Steps) -> list[Saving]:
-    """Return by how much longer the functions of tasks ran than they usually do, while Ray was busy with the disk."""
+    """Return by how much longer the functions of tasks ran in the steps than those of this name and process usually do.
+
+    It does not look whether Ray was busy with the disk then. Tasks in processes that were not recorded are left out.
+    """
     runs: dict[tuple[str, str], list[Gap]] = defaultdict(list)
     for task in program.tasks.values():
         if task.execute is None:
@@ -125,7 +131,10 @@ def is_in_thread(call: Call, steps: Steps) -> bool:
 
 
 def save_gaps(process: str, thread: int, gaps: list[Gap]) -> list[Saving]:
-    """Return the time of these gaps of a thread above their lower quartile; none if there are few of them."""
+    """Return the time of long gaps of a thread above the lower quartile of all; none if there are few gaps.
+
+    Long gaps are those above EXCESS times this quartile.
+    """
     if len(gaps) < MIN_GAPS:
         return []
     lengths = [gap.seconds for gap in gaps]
@@ -190,7 +199,10 @@ def save_gets(program: Program, graph: Graph) -> list[Saving]:
 
 
 def wait_after_ready(graph: Graph, call: Call) -> float:
-    """Return the seconds of a ray.get after its last object was ready, without those for reading it."""
+    """Return the seconds of a ray.get after its last object was ready, without those for reading it.
+
+    That is 0 if nothing is known of its objects. It can be negative.
+    """
     points = [graph.ready_point(reference) for reference in call.objects]
     known = [graph.points[point].time for point in points if point is not None]
     if not known:
@@ -203,7 +215,8 @@ def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> l
     """Return by how much longer messages took to be stored than the fastest one of their kind.
 
     With a measured rate, the fastest one is not slower than a copy into memory that was used before. The call of a slow
-    one is always written, so it stands for itself only.
+    one is always written, so it stands for itself only. Calls whose large messages were left out count as well, at the
+    lines of these messages.
     """
     savings = []
     without_messages = calls_without_messages(program)
@@ -216,7 +229,7 @@ def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> l
             if taken > EXCESS * fastest:
                 savings.append(save_message(message, taken - fastest))
         place = group.first.process, group.line
-        calls = without_messages.pop(place, [])
+        calls = without_messages.pop(place, [])  # which count once, for several kinds of one line
         savings += save_slow_calls(calls, fastest)
     return savings
 

@@ -25,8 +25,8 @@ def identity_of(message: Message) -> tuple[str, int, int]:
 def find_unchanged(program: Program, messages: list[Message]) -> list[Message]:
     """Return the results that an actor has returned again before any other of its methods ran.
 
-    The methods that change its state run in between otherwise. Nothing is a repeat if a comparison of all bytes has
-    shown a difference between two such results, or if there was none. A message was compared with the last one of
+    The methods that change its state run in between otherwise. Return [] if a comparison of all bytes has shown a
+    difference between two such results, or if there was no comparison. A message was compared with the last one of
     its content of which all bytes were summed, so a comparison counts only if no other method ran since that one.
     """
     by_process: dict[str, list[Message]] = defaultdict(list)
@@ -50,7 +50,10 @@ def find_unchanged(program: Program, messages: list[Message]) -> list[Message]:
 
 
 def comparisons(process: str, results: list[Message], changes: "Changes") -> list[bool]:
-    """Return for each result whether its bytes are those of an earlier one since which no other method ran."""
+    """Return, for each result whose bytes were compared with those of an earlier one, whether they are the same.
+
+    Comparisons are left out if another method ran since the earlier one, which may have changed it.
+    """
     summed: dict[int, Message] = {}  # by content: the last message of which all bytes were summed
     found = []
     for later in results:
@@ -71,7 +74,7 @@ class Changes:
     times: dict[str, list[Phase]]
 
     def any_between(self, process: str, earlier: Message, later: Message) -> bool:
-        """Return whether another method ran, even in part, between the starts of two messages."""
+        """Return whether another method ran, even in part, from the start of a message to the end of a later one."""
         begin = earlier.sent.start
         end = later.sent.end
         phases = self.times.get(process, [])

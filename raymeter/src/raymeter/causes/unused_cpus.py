@@ -68,7 +68,10 @@ def is_alone(run: Run) -> bool:
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each kind of tasks that could run more often at the same time."""
+    """Return a finding for each kind of tasks of which more could run at the same time.
+
+    Return [] if the program ran on several machines, or if the CPUs of its cluster are not known.
+    """
     clusters = program.recording.clusters
     hosts = {process.host for process in program.recording.processes}
     if not clusters or len(hosts) > 1:
@@ -112,7 +115,10 @@ class Finder:
         self.costs = {process.process: process.recorder for process in processes}
 
     def judge(self, kind: Kind) -> Finding | None:
-        """Return a finding if more tasks of a kind would run at the same time, and fit on cores and into memory."""
+        """Return a finding if more tasks of a kind would run at the same time, and fit on cores and into memory.
+
+        None if that gains little, if one of them uses more than a core, or other resources, or if one submits tasks.
+        """
         slots = int(self.free_cpus / kind.cpus)
         has_others = any(task.resources or self.work.children[task.task] for task in kind.tasks)
         if has_others or slots < 1 or not kind.uses_one_core():

@@ -100,7 +100,10 @@ class Finder:
         self.capacity = Capacity(program)
 
     def find_at_line(self, line: str, lanes: dict[Lane, list[Call]]) -> Finding | None:
-        """Return a finding if tasks of a step could run at the same time, or those of several steps."""
+        """Return a finding if tasks of a step could run at the same time, or those of several steps.
+
+        None if the code shows that a task needs the result before it, if the tasks are few, or if little is gained.
+        """
         needs_last = self.needs_last_pass(line)
         if needs_last:
             return None
@@ -171,7 +174,7 @@ class Finder:
         return has_one_task_each(own, steps.count)
 
     def find_among_steps(self, calls: list[Call], is_sure: bool) -> Finding | None:
-        """Return a finding if the tasks of several steps could run at the same time.
+        """Return a finding if the tasks of several steps could run at the same time; None if they call methods.
 
         If the code does not show it, there is no saving, because they may need each other.
         """
@@ -199,7 +202,10 @@ class Finder:
         return any(call.by in names for call in methods)
 
     def saved_share(self, batch: Batch, together: list[Batch]) -> float:
-        """Return which share of the time of a batch is saved, if it runs at the same time as the others of its step."""
+        """Return which share of the time of a batch is saved, if it runs at the same time as the others of its step.
+
+        `together` has all batches of the step, also this one. The share is 0 if that is not faster.
+        """
         computing = 0.0
         occupied = 0.0
         tasks = tasks_of(together)
@@ -213,7 +219,7 @@ class Finder:
         return max(0.0, 1 - least / batch.seconds)
 
     def make_finding(self, line: str, by_step: list[list[Batch]]) -> Finding | None:
-        """Return what it would gain to run the tasks of each batch at the same time.
+        """Return what it would gain to run all tasks of a step at the same time; `by_step` has the batches of each one.
 
         It is None if that is little, or if the memory would not be enough.
         k tasks at the same time are as fast as one after the other, each in a k-th of its time.

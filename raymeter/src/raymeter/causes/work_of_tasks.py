@@ -44,7 +44,7 @@ class WorkOfTasks:
         return max((cluster.cpus for cluster in clusters), default=self.cores)
 
     def busy(self, task: Task) -> list[Phase]:
-        """Return the times in which a task runs and does not wait for others."""
+        """Return the times in which a task runs and does not wait for others; [] if Ray does not know when it ran."""
         if task.execute is None:
             return []
         start, end = task.execute

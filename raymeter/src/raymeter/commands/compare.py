@@ -30,9 +30,10 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str] | None]:
 
 
 def put_flags_first(words: Sequence[str]) -> list[str]:
-    """Return the words with two profiles at their end.
+    """Return the words with the two folders of profiles at their end, without "--".
 
-    A profile has no flags, so that all flags are those of compare.
+    A profile has no flags, so that all flags are those of compare. The words stay as they are if there are not exactly
+    two of these folders, or if there is a program.
     """
     profiles = [word for word in words if has_profile(Path(word))]
     others = [word for word in words if word not in profiles and word != SEPARATOR]
@@ -43,7 +44,11 @@ def put_flags_first(words: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Namespace, after: list[str] | None) -> int:
-    """Compare `arguments.program` with the words after "--", and print the table."""
+    """Compare `arguments.program` with the words after "--", and print the table; return 0.
+
+    Both are programs to run, or both together are two folders with profiles. Raise UserError if a program is missing or
+    fails, or if a profile cannot be read.
+    """
     folders = profile_folders(arguments, after)
     if folders is not None:
         runs = [[read_run(folder, arguments.step)] for folder in folders]
@@ -94,7 +99,7 @@ def has_profile(folder: Path) -> bool:
 
 
 def find_programs(arguments: Namespace, after: list[str] | None) -> list[Program]:
-    """Return the two programs; raise UserError if the arguments are incomplete."""
+    """Return the two programs; raise UserError if the arguments are incomplete, or if there is no such script."""
     if after is None:
         raise UserError(
             "compare needs two programs: raymeter compare BEFORE -- AFTER, or two folders with profiles"
@@ -112,7 +117,10 @@ def find_programs(arguments: Namespace, after: list[str] | None) -> list[Program
 
 
 def same_program(arguments: Namespace, words: list[str]) -> list[Program]:
-    """Return one program in two folders, or with and without settings."""
+    """Return one program in two folders (the second one with the settings), or without and with settings.
+
+    Raise UserError if a folder, the script or a setting is wrong.
+    """
     settings = dict(read_setting(text) for text in arguments.settings)
     is_module, words = read_words(words, is_module=False)
     if not arguments.folders:
@@ -129,7 +137,7 @@ def same_program(arguments: Namespace, words: list[str]) -> list[Program]:
 
 
 def check_folder(folder: Path, is_module: bool, words: Sequence[str]) -> None:
-    """Raise UserError if a folder is not there, or has no such script."""
+    """Raise UserError if a folder is not there, or has no such script, or if there are no words."""
     if not folder.is_dir():
         raise UserError(f"--folders {folder}: no such folder")
     if not words:
@@ -140,7 +148,7 @@ def check_folder(folder: Path, is_module: bool, words: Sequence[str]) -> None:
 
 
 def read_setting(text: str) -> tuple[str, str]:
-    """Return name and value of a text such as NAME=VALUE."""
+    """Return name and value of a text such as NAME=VALUE; raise UserError for another text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UserError(f"--set {text}: give NAME=VALUE")

@@ -17,7 +17,10 @@ MAX_WIDTH = 100
 
 
 def main(arguments: Namespace) -> int:
-    """Explain the message in a file, or a cause; list the causes if neither is given."""
+    """Explain the message in a file, or a cause; list the causes if neither is given. Return 0.
+
+    Raise UserError if the words are no file and no cause, or if the file cannot be read.
+    """
     words = " ".join(arguments.subject)
     path = Path(words)
     if not words:

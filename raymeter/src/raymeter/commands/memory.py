@@ -59,7 +59,10 @@ def main(arguments: Namespace) -> int:
 
 
 def profile_folder(words: list[str]) -> Path | None:
-    """Return the folder of a profile, if that is the only word."""
+    """Return the folder of a profile, if that is the only word; None for a program.
+
+    Any folder that is no program counts as one of a profile.
+    """
     if len(words) != 1 or not Path(words[0]).is_dir():
         return None
     folder = Path(words[0])

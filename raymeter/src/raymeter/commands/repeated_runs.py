@@ -52,9 +52,9 @@ class Recorder:
     step: str | None = None
 
     def run(self, program: Program, name: str) -> Run:
-        """Run a program once; raise UserError if it fails, because then its times mean nothing.
+        """Run a program once; raise UserError if it fails, or if nothing of it was recorded.
 
-        Such a run leaves no folder.
+        Raise KeyboardInterrupt if Ctrl-C has ended it. These runs leave no folder, because their times mean nothing.
         """
         folder = self.folder / name
         folder.mkdir(0o700, parents=True)

@@ -41,7 +41,11 @@ NAMES_CLIENT = (
 
 
 def main(arguments: Namespace) -> int:
-    """Return the exit code of the program."""
+    """Run a program with the recorder, show its profile, and return the exit code of the program.
+
+    The code is the same if nothing was recorded, or the profile cannot be shown. Raise UserError if there is no such
+    program, or no folder for the profile.
+    """
     words = find_program(arguments.program, arguments.module)
     folder = make_folder(arguments.output, arguments.program[0])
     warn_of_client(os.environ)

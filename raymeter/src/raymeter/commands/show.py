@@ -20,7 +20,10 @@ SUMMARY = "profile.json"
 
 
 def main(arguments: Namespace) -> int:
-    """Print the profile of a folder, and write its page if `--html` is given."""
+    """Print the profile of a folder, and write its page if `--html` is given; return 0.
+
+    Raise UserError if there is no profile, or if the page cannot be written.
+    """
     profile = load_profile(arguments.folder, arguments.step)
     show_text(render(profile))
     if arguments.html is not None:
@@ -73,7 +76,7 @@ def show_new_profile(
 
 
 def write_page(profile: Profile, path: Path) -> None:
-    """Write the page of a profile, and print where it is."""
+    """Write the page of a profile, and print where it is; raise UserError if it cannot be written."""
     try:
         html.write(profile, path)
     except OSError as error:

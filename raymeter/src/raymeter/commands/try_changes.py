@@ -72,7 +72,10 @@ class Trial:
 
 
 def main(arguments: Namespace) -> int:
-    """Try every setting that fits; the exit code is 0, whatever is found."""
+    """Try the settings that fit, and print what they gain; the exit code is 0, whatever is found.
+
+    Raise UserError if there is no such program, or if one of its runs fails.
+    """
     words = find_program(arguments.program, arguments.module)
     folder = make_folder(arguments.output, arguments.program[0])
     recorder = Recorder(folder, arguments.min_bytes, arguments.step)
@@ -94,7 +97,10 @@ def main(arguments: Namespace) -> int:
 
 
 def write_results(folder: Path, trials: Sequence[Trial], step: str) -> None:
-    """Write what was measured into the folder of the first run, so that `raymeter show` shows it."""
+    """Write what was measured into the folder of the first run, so that `raymeter show` shows it.
+
+    Raise UserError if it cannot be written.
+    """
     measured = [
         TriedSetting(
             step,
@@ -113,7 +119,7 @@ def write_results(folder: Path, trials: Sequence[Trial], step: str) -> None:
 
 def announce(program: str, runs: int) -> str:
     """Say how often the program will run, before it does."""
-    most = 1 + 3 * runs
+    most = 1 + 3 * runs  # without a setting, and with each of at most two
     return (
         f"raymeter runs {program} once to see which settings fit, and then {runs} times without and {runs} times "
         f"with each of them: at most {most} runs. Its output goes to files beside the profiles."
@@ -121,7 +127,10 @@ def announce(program: str, runs: int) -> str:
 
 
 def find_settings(profile: Profile) -> list[Setting]:
-    """Return the settings that fit a program: those of its findings, and keeping memory if much of it is new."""
+    """Return at most two settings that fit a program: those of its findings, then keeping memory if much of it is new.
+
+    A setting is left out if the program has set its variables already, to whatever value.
+    """
     known = profile.program.recording.processes[0].settings
     settings: list[Setting] = []
     for finding in profile.findings:

@@ -38,6 +38,7 @@ class HookWatch:
             thread.join()
 
     def look_until_known(self, root: int) -> None:
+        """Look again and again; set is_without_hook if a raylet without the hook runs before anything is recorded."""
         pause = SECONDS
         while not self.ended.wait(pause):
             begin = time.perf_counter()

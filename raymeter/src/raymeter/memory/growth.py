@@ -49,9 +49,9 @@ def growth_of(samples: Sequence[Sample]) -> Growth | None:
 
 
 def find_slope(times: Sequence[float], sizes: Sequence[int], min_samples: int) -> float | None:
-    """Return by how many bytes something grows per second; None if it does not grow, or not all the time.
+    """Return by how many bytes something grows per second, from its sizes at times in order.
 
-    It must have so many samples at least.
+    Return None if it does not grow all the time, or by less than MIN_BYTES in all, or with fewer than `min_samples`.
     """
     if len(times) < min_samples or sizes[-1] - sizes[0] < MIN_BYTES:
         return None

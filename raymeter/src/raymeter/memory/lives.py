@@ -106,11 +106,11 @@ def end_of_task(program: Program, task_id: str, default: float) -> float:
 
 
 def find_peak(lives: Iterable[Life]) -> Peak:
-    """Return the time with most bytes; an empty peak without messages."""
+    """Return the time with most bytes, the first of several; an empty peak without messages."""
     lives = list(lives)
     changes = [(life.start, life.bytes) for life in lives]
     changes += [(life.end, -life.bytes) for life in lives]
-    changes.sort()
+    changes.sort()  # at one time, what ends comes before what starts
     now = most = 0
     time_of_most = 0.0
     for moment, size in changes:

@@ -45,7 +45,7 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def parse_sample(line: str) -> Sample | None:
-    """Return the sample of a line; None if it is none."""
+    """Return the sample of a line; None if the line is no sample, or has a negative number."""
     try:
         sample = Sample(**json.loads(line))
         numbers = sample.time, sample.pid, sample.pss, sample.private
@@ -65,7 +65,7 @@ def peak_bytes(samples: list[Sample]) -> int:
 def find_processes(root: int, folder: Path) -> set[int]:
     """Return the ids of a process, of those that it has started, and of the workers that write into the folder.
 
-    Workers of a cluster that was there before are no children of the program.
+    Workers of a cluster that was there before are no children of the program. Processes that have ended are left out.
     """
     parents = read_parents()
     found = {root} | recorded_processes(folder)
@@ -85,7 +85,7 @@ def recorded_processes(folder: Path) -> set[int]:
 
 
 def read_parents() -> dict[int, int]:
-    """Return the parent of each process."""
+    """Return the parent of each process of this machine, without those that end meanwhile."""
     parents = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -94,6 +94,7 @@ def read_parents() -> dict[int, int]:
             text = Path("/proc", entry, "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
+        # The name of the program comes before, in brackets; it may contain spaces and brackets.
         state_and_parent = text.rpartition(")")[2].split()
         parents[int(entry)] = int(state_and_parent[1])
     return parents
@@ -106,7 +107,7 @@ def read_process(pid: int, now: float) -> Sample | None:
     except OSError:
         return None
     fields = {}
-    for line in rollup.splitlines()[1:]:
+    for line in rollup.splitlines()[1:]:  # without the line of addresses
         name, _, rest = line.partition(":")
         fields[name] = KIB * int(rest.split()[0])
     private = fields.get("Pss_Anon", fields.get("Anonymous", 0))
@@ -115,7 +116,10 @@ def read_process(pid: int, now: float) -> Sample | None:
 
 
 def process_name(pid: int) -> str:
-    """Return how a process calls itself, such as "ray::Trainer.train", or the name of its program."""
+    """Return how a process calls itself, such as "ray::Trainer.train", or the name of its program.
+
+    That is its script if it has one. Return "" if the process has ended.
+    """
     try:
         words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
     except OSError:

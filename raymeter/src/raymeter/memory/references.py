@@ -59,7 +59,10 @@ class KeptViews:
 
 
 def holders_at_peak(program: Program) -> list[Holder]:
-    """Return who keeps the objects at the time at which most bytes are referred to, the most bytes first."""
+    """Return who keeps the objects at the time at which most bytes are referred to, the most bytes first.
+
+    Return [] if no references were sampled.
+    """
     samples = by_time(program.recording.references)
     if not samples:
         return []
@@ -108,7 +111,10 @@ def kind_of(
 
 
 def find_kept_views(program: Program) -> list[KeptViews]:
-    """Return what each method keeps at the time at which it keeps most, if a part of it is proven at any time."""
+    """Return what each method keeps at the time at which it keeps most, those with most bytes first.
+
+    `proven` is from the time at which most bytes of it are proven. A method without any at all times is left out.
+    """
     readers = readers_of_objects(program)
     samples = by_time(program.recording.references)
     by_method: dict[tuple[str, str], list[KeptViews]] = defaultdict(list)
@@ -148,7 +154,10 @@ def kept_at_once(
 
 
 def done_with(program: Program, received: Received) -> float:
-    """Return when the task that has read an object has ended; infinity for one that has not."""
+    """Return when the task that has read an object has ended; infinity for one that has not.
+
+    The driver, or a task that is not known, is done as soon as it has read the object.
+    """
     task = program.tasks.get(received.by)
     if task is None or task.type == "DRIVER_TASK":
         return received.end

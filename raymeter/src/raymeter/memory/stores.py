@@ -33,7 +33,7 @@ class Spilling:
 
 
 def find_spilling(stores: Sequence[Store]) -> Spilling:
-    """Return what was spilled between the first sample and the last one.
+    """Return what was spilled between the first sample and the last one; all is 0 without samples.
 
     The sums of Ray begin anew with a new cluster, so a sum that becomes smaller began with zero.
     """

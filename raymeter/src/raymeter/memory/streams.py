@@ -45,7 +45,7 @@ class Streams:
             self.taken[item] = min(end, self.taken.get(item, end))
 
     def find_lead(self, lives: Iterable[Life]) -> Lead:
-        """Return how far the generators among these results are ahead, all of them together."""
+        """Return how far the generators among these results are ahead, all of them together; 0 without any."""
         by_task: dict[str, list[Life]] = defaultdict(list)
         for life in lives:
             task = life.message.sent.by
@@ -98,10 +98,13 @@ def made_at(item: Life) -> float:
 
 
 def growth_of(waiting: Sequence[Life]) -> float:
-    """Return by how many bytes per second more of these items wait, at the times at which one is made."""
+    """Return by how many bytes per second more of these items wait, at the times at which one is made.
+
+    That is 0 if they do not grow all the time.
+    """
     changes = [(item.start, item.bytes) for item in waiting]
     changes += [(item.end, -item.bytes) for item in waiting]
-    changes.sort()
+    changes.sort()  # at one time, what is taken comes before what is made
     now = 0
     waiting_then: dict[float, int] = {}  # bytes, by the times at which an item is made
     for moment, size in changes:
