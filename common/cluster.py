@@ -100,7 +100,7 @@ def start_models(
 ) -> list[Any]:
     """Start model_class(name, sizes, device, *arguments) as an actor per model, and wait for all of them.
 
-    Raise SuiteError with the names of those that have not started in time.
+    Raise SuiteError with the names of those that have not started in time, and the error of Ray if one has died.
     """
     actor_class = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(model_class)
     models = []

@@ -118,7 +118,7 @@ def complete(flags: argparse.Namespace) -> None:
 def choose_gpus(flags: argparse.Namespace) -> None:
     """Set the device, the transport, the GPUs that the models use (`gpus`), and those of each model.
 
-    Raise ValueError if there are too few.
+    Raise ValueError if there is no GPU for --device cuda, or if the transport cannot be used.
     """
     local_gpus = count_gpus()
     if flags.device == "cuda" and not local_gpus:

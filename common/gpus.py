@@ -31,7 +31,7 @@ def default_device(gpus: int) -> str:
 def share_of_gpu(actors: int, gpus: int) -> float:
     """Return the GPUs of each actor: 1, or the largest equal fraction with which all actors fit.
 
-    Ray never splits an actor over several GPUs, and counts in ten-thousandths of a GPU.
+    There is at least one GPU. Ray never splits an actor over several GPUs, and counts in ten-thousandths of a GPU.
     """
     actors_per_gpu = math.ceil(actors / gpus)
     if actors_per_gpu == 1:

@@ -36,7 +36,10 @@ def find_records() -> list[Path]:
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any], Plan]:
-    """Return this verb's own flags, the flags of the workload, and a plan of the workload."""
+    """Return this verb's own flags, the flags of the workload, and a plan of the workload over store refs.
+
+    Raise UsageError for wrong flags, among them --sweep, and for a flow that cannot be built.
+    """
     parser = VerbParser(__doc__, "python3 -m dataflow answer [flags]")
     add = parser.add_argument
     add(
@@ -89,7 +92,7 @@ def measuring_command(given: Mapping[str, Any]) -> str:
     if not names:
         name, reason = next(iter(reasons.items()))
         raise UsageError(f"this machine cannot measure it with {name}: {reason}")
-    words = []
+    words = []  # the value None is that of --warmup steady
     for name, value in given.items():
         words += (
             [flag_name(name)]

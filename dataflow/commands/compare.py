@@ -99,7 +99,7 @@ def find_slowdown(pair: Pair, limit: float) -> list[str]:
 
 
 def parse_share(text: str) -> float:
-    """Return 0.05 for 5%."""
+    """Return 0.05 for 5%; raise ArgumentTypeError for a text that is no percentage."""
     if not re.fullmatch(r"\d+(\.\d+)?%", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a percentage: give 5%")
     return float(text[:-1]) / 100
@@ -190,7 +190,10 @@ def compare_campaign(folder: Path, new: Sequence[Result]) -> None:
 
 
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
-    """Print for each ratio of one campaign whether it lies in the interval of those that are published."""
+    """Print for each ratio of one campaign whether it lies in the interval of those that are published.
+
+    Raise UsageError if no configuration is on both sides with the same baseline.
+    """
     known = by_key(published)
     mine = by_key(rows)
     both = [(known[key], row) for key, row in mine.items() if key in known]

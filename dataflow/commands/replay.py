@@ -119,7 +119,10 @@ def judge(profile: Profile, seconds: float) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure the messages of a profile, and say whether the replay holds; return the exit code of `run`."""
+    """Measure the messages of a profile, and say whether the replay holds; return the exit code of `run`.
+
+    With --dry-run, only print what would be measured. Raise UsageError if the folder has no profile.
+    """
     arguments = make_parser().parse_all(argv)
     profile = load_profile(arguments.folder)
     words = make_words(profile, arguments)

@@ -27,7 +27,7 @@ COMMIT = re.compile(r'"git_commit": *"([0-9a-f]{40})"')
 
 
 def parse_command(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the flags, with the records and folders that are the defaults."""
+    """Return the flags. Without records, they are the newest own ones or the published ones, which are printed."""
     parser = VerbParser(__doc__, "python3 -m dataflow report [RECORDS ...] [flags]")
     add = parser.add_argument
     add("records", nargs="*", type=Path, help="records, or folders of records")
@@ -118,7 +118,10 @@ def count_ages(results: Sequence[Any], folder: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return 0, or 1 if a result is impossible."""
+    """Print the tables and write the charts; return 0, or 1 if a result is impossible.
+
+    Raise RecordError if the records have no runs, do not belong together, or if a chart cannot be written.
+    """
     arguments = parse_command(argv)
     from dataflow.analysis.comparison import check_one_machine  # imports take time, as in run.py
     from dataflow.analysis.result import group_results

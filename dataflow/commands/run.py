@@ -160,7 +160,11 @@ def check_quotes(configurations: Sequence[str]) -> None:
 
 
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:
-    """Return what is measured or skipped, and where its records go; raise UsageError if all of it is skipped."""
+    """Return what is measured or skipped, and where its records go.
+
+    Raise UsageError if all of it is skipped, if a flag or a name is wrong, or if --output does not fit the number of
+    records.
+    """
     is_paired = arguments.paired or arguments.against
     table = "paired" if is_paired else ""
     names = arguments.configurations
@@ -212,7 +216,10 @@ def check_output(output: Path, count: int, arguments: argparse.Namespace) -> Non
 
 
 def group_items(arguments: argparse.Namespace, ready: Sequence[Item]) -> list[list[Item]]:
-    """Return the items whose runs are neighbours: pairs, or one by one."""
+    """Return the items whose runs are neighbours: pairs, or one by one.
+
+    Raise UsageError if --paired has another number of items than two, or two with different messages.
+    """
     if arguments.paired:
         if len(ready) != 2:
             raise UsageError(
@@ -229,7 +236,10 @@ def group_items(arguments: argparse.Namespace, ready: Sequence[Item]) -> list[li
 
 
 def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[Item]]:
-    """Return each group of paired items once, then all again in another order; for one run in the given order."""
+    """Return each group `runs` times: all of them once, then all again in another order. Pairs are shuffled, too.
+
+    One run keeps the given order. Equal seeds give equal orders, which --continue needs.
+    """
     generator = random.Random(seed)
     if runs == 1:
         return [*groups]
@@ -315,7 +325,10 @@ def continue_records(
 
 
 def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
-    """Print the tables, draw the charts, and compare. Return 0, or the exit code of the report."""
+    """Print the tables, draw the charts, and compare. Return 0, or the exit code of the report or comparison.
+
+    Return 1 if all records had to be saved elsewhere.
+    """
     if len(items) == 1:
         show_record(items[0], bool(arguments.columns))
         return 0

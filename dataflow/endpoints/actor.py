@@ -116,7 +116,10 @@ class Endpoint:
         return self.outboxes[task].make(number)
 
     def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:
-        """Hold a task's inputs, and return their sequence number. On a GPU, this waits for them."""
+        """Hold a task's inputs, and return their sequence number. On a GPU, this waits for them.
+
+        Raise RunFailed if they are not one payload per edge, with the fields of its message.
+        """
         if self.packed:
             inputs = self.unpack(inputs, task)
         for part in self.parts:
@@ -132,7 +135,7 @@ class Endpoint:
         return number
 
     def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
-        """--message packed: return the fields of each buffer as views."""
+        """--message packed: return the fields of each buffer as views; raise RunFailed for a buffer of another size."""
         tensors.check_inputs(inputs, self.sent_flow.edges_to(task))
         edges = self.inboxes[task].edges
         payloads = []

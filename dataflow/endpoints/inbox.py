@@ -53,7 +53,7 @@ class Views:
                     self.ranges.append(bounds)
 
     def add(self, edge: str, items: Sequence[Any]) -> None:
-        """Take note of whether the tensors of an edge are views."""
+        """Take note of whether the tensors of an edge are views. Strings, numbers and empty tensors do not count."""
         for tensor in items:
             if not isinstance(tensor, torch.Tensor) or not tensor.nbytes:
                 continue

@@ -34,7 +34,7 @@ warnings.filterwarnings("ignore", message="The given NumPy array is not writable
 def map_tensors(function: Callable[[Any], Any], payload: Payload) -> Any:
     """Return the payload with `function(tensor)` in place of each tensor. Strings and numbers stay as they are.
 
-    The functions of codecs return arrays or bytes for tensors.
+    A list is never empty. The functions of codecs return arrays or bytes for tensors.
     """
     if isinstance(payload, dict):
         return {name: map_tensors(function, value) for name, value in payload.items()}
@@ -148,7 +148,10 @@ def _make_ones(field: Field, device: Any) -> list[Tensor]:
 
 
 def copy(payload: Payload, into: Payload) -> Payload:
-    """Return the payload with all tensors copied into the memory of `into` (see `like`). Strings are not copied."""
+    """Return the payload with all tensors copied into the memory of `into` (see `like`). Strings are not copied.
+
+    A payload with other dtypes or shapes is returned as it is.
+    """
     sources = list_tensors(payload)
     targets = list_tensors(into)
     received = [(tensor.dtype, tensor.shape) for tensor in sources]
@@ -185,7 +188,7 @@ def pack(payload: Payload, message: Message, parts: Sequence[Tensor]) -> None:
 
 
 def unpack(buffer: Tensor, message: Message) -> Payload:
-    """Return the payload whose tensors are views of a flat buffer."""
+    """Return the payload whose tensors are views of a flat buffer. Strings and lists of numbers are copies."""
     parts = split_buffer(buffer, message)
     return assemble(message, map(_split, parts, message.fields))
 

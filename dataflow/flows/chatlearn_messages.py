@@ -64,6 +64,10 @@ class SampleBatch:
         return Message(tuple(self.make_field(field, *words) for field, words in fields.items()))
 
     def make_field(self, name: str, dtype: str, form: str, storage: str = "") -> Field:
+        """Return the field that a line of chatlearn_messages.toml describes; raise KeyError for an unknown form.
+
+        It is a padded tensor, or a list with a tensor or string per sample. `storage` counts with `as_sent` only.
+        """
         widths = {
             "padded": (self.padded,),
             "padded-1": (self.padded - 1,),

@@ -202,7 +202,10 @@ class Message:
 
 
 def jagged_message(message: Message) -> Message:
-    """Return the message with each list of tensors as one tensor of all values, and one of where each part begins."""
+    """Return the message with each list of tensors as one tensor of all values, and one of where each part begins.
+
+    Single tensors, strings and lists of numbers stay as they are.
+    """
     fields: list[Field] = []
     for field in message.fields:
         if not field.is_list or field.is_python:
@@ -215,7 +218,10 @@ def jagged_message(message: Message) -> Message:
 
 
 def flat_message(count: int) -> Message:
-    """Return a message of `count` bytes as one tensor: int64 if 8 divides the count, else uint8."""
+    """Return a message of `count` bytes as one tensor: int64 if 8 divides the count, else uint8.
+
+    Raise ValueError for less than 1 byte.
+    """
     if count < 1:
         raise ValueError(f"a message of {count} bytes: give at least 1")
     return Message(
@@ -229,7 +235,8 @@ ACKNOWLEDGEMENT = flat_message(8)  # the sequence number and nothing else
 def model_fields(model: str, scale: float, lora_rank: int = 0) -> list[Field]:
     """Return the tensors of a model, or two adapter matrices per matrix of a layer. A size is one flat tensor.
 
-    With a scale, the first dimension of each tensor is smaller.
+    With a scale, the first dimension of each tensor is smaller, and at least 1. Vectors have no adapters. Raise
+    ValueError for an unknown model, for a size below 8 bytes (after scaling), and for a size with `lora_rank`.
     """
     if model not in MODELS:
         try:

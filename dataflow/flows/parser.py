@@ -71,7 +71,11 @@ def parse_flow(text: str) -> Flow:
 
 
 def _parse_steps(steps: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, Message]]:
-    """Return the senders that each reader reads, and the message of each sender."""
+    """Return the senders that each reader reads, and the message of each sender.
+
+    Raise ValueError for a step that cannot be read, a sender of two different messages, or one that sends to a reader
+    twice or to itself.
+    """
     reads: dict[str, list[str]] = {}
     sends: dict[str, Message] = {}
     for step in steps:
@@ -130,6 +134,10 @@ def _parse_size(text: str) -> int:
 
 
 def _parse_message(text: str) -> Message:
+    """Return one flat tensor for a size alone, else the fields of a text; raise ValueError if it cannot be read.
+
+    A field whose name is missing, as in `300 x float32 4KB`, is named tensors. The bytes are those of one tensor.
+    """
     if re.fullmatch(r"\s*[\d.]+\s*[A-Za-z]*\s*", text):
         return flat_message(_parse_size(text))
     fields: list[Field] = []

@@ -22,7 +22,9 @@ MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
 def find_other_data_path(
     plan: Plan, run: Run, worker_nodes: Mapping[str, int], numbers: range
 ) -> str | None:
-    """Return which counter shows another data path than expected: of the object store, the loopback interface, a node.
+    """Return which counter shows another data path than expected; None if none does.
+
+    The counters are those of the object store, of the loopback interface or of nodes.
 
     numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store. Other jobs may use the
     store of an existing cluster. Some transports bypass the kernel, and the interface of a node can be unknown.

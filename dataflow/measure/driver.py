@@ -30,7 +30,11 @@ from dataflow.workers.worker_group import WorkerGroup
 
 
 def measure_plan(plan: Plan, report: DriverReport) -> None:
-    """Measure the references, start the workers, connect the transport, measure, and measure the references again."""
+    """Measure the references, start the workers, connect the transport, measure, and measure the references again.
+
+    Raise RunFailed if torch sees fewer GPUs than the plan has. If the transport fails, the report has the cause, as far
+    as the workers know it, before the error is raised again.
+    """
     run = report.run
     seen_gpus = torch.cuda.device_count()
     if plan.gpus > seen_gpus:

@@ -119,7 +119,7 @@ class Measurement:
         self.verified.set_wrong_bytes(self.run)
 
     def note_warm_up(self, numbers: range) -> None:
-        """Tell the warm-up how long these iterations took, and how many page faults they had."""
+        """Tell the warm-up how long these iterations took, and how many page faults they had; nothing of the first."""
         earlier = self.counted
         self.counted = self.counters.read()
         first = numbers[0]

@@ -254,7 +254,10 @@ class Monitor:
         return now - self.changed_at
 
     def _name_missing(self) -> str:
-        """Return which actors have not started, if others have or if they may have no GPU."""
+        """Return a part of a message: the actors that have not started, if others have or if they may have no GPU.
+
+        Return "" if all have started, if it is not known, or on an existing cluster.
+        """
         plan = self.plan
         started = self.progress.processes()
         missing = [name for name in plan.task_flow.actors if name not in started]

@@ -33,7 +33,10 @@ class StudyResults:
             groups.append((of_part, is_timed))
 
     def collect(self, run: Run) -> list[str | None]:
-        """Set what the studies have measured, and return why each of them says that the run has failed, if it has."""
+        """Set what the studies have measured, and return for each why it says that the run has failed, or None.
+
+        A study without `collect` is left out.
+        """
         failures = []
         for name, groups in self.groups.items():
             function = studies()[name].collect

@@ -50,7 +50,11 @@ class Item:
             self.record.runs.append(Run(status="skipped", reason=str(self.skipped)))
 
     def keep_finished_runs(self, record: Record) -> None:
-        """Take over the record of an earlier call (--continue), with those of its runs that have finished."""
+        """Take over the record of an earlier call (--continue), with those of its runs that have finished.
+
+        Left out are runs that were interrupted or killed; failed ones stay. Raise UsageError if the record was made
+        with other flags, on another machine or by another commit.
+        """
         self.is_continued = True
         if not files.is_same_measurement(record, self.record):
             raise UsageError(
@@ -321,7 +325,10 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
 
 
 def follow_run(item: Item) -> None:
-    """Start the driver process of a plan, and that of the flow of --beside, and follow them to their end."""
+    """Start the driver process of a plan, and that of the flow of --beside, and follow them to their end.
+
+    Raise RunFailed if a process cannot be started, or if the flow of --beside fails or ends too early.
+    """
     with run_beside(item.plan.beside) as count_iterations, RunFolder() as run_folder:
         plan = replace(item.plan, run_folder=run_folder.folder, shared_folder=run_folder.shared)
         monitor = Monitor(plan, item.record)

@@ -27,6 +27,11 @@ class WarmUp:
         self.settled: bool | None = None  # None: unknown, because the number is fixed
 
     def is_over(self) -> bool:
+        """Return whether timed iterations can begin, and set `settled`; False if the number is fixed.
+
+        It is over when times and page faults have settled, or after MAX_WARMUP_SECONDS with at least as many groups as
+        are compared. The caller ends a warm-up of a fixed number.
+        """
         if self.is_fixed:
             return False
         has_enough = len(self.seconds) >= 2 * SETTLED_GROUPS

@@ -94,7 +94,10 @@ class NodeAgent:
         return NodeCounts(time.monotonic(), busy_seconds, steal_seconds, received_bytes)
 
     def receive(self, connections: int) -> None:
-        """Read so many connections to their ends, and close them: that tells the sender that all bytes have arrived."""
+        """Read so many connections to their ends, and close them: that tells the sender that all bytes have arrived.
+
+        Raise TimeoutError if one of them does not come within CONNECT_SECONDS.
+        """
 
         def read(_: int) -> None:
             buffer = bytearray(BUFFER_BYTES)
@@ -155,7 +158,8 @@ class Nodes:
     def measure(self, plan: Plan, report: Any) -> None:
         """Describe the nodes that have workers; measure their clocks and, one by one, the links that messages cross.
 
-        The report (measure/monitor.py) gets the environments and links, and is written after each pass over a link, so
+        Do nothing if the cluster has one node; raise RunFailed if the nodes have several versions of torch. The report
+        (measure/driver_report.py) gets the environments and links, and is written after each pass over a link, so
         that the monitor sees progress.
         """
         if len(self.ids) == 1:
@@ -201,7 +205,8 @@ class Nodes:
     def read_clocks(self) -> None:
         """Compare the clocks of the other nodes with the driver's.
 
-        A node's clock is read between two readings of the driver's, so half of their distance is the largest error.
+        A node's clock is read between two readings of the driver's, so half of their distance is the largest error. Of
+        CLOCK_READINGS comparisons, the one with the smallest error is kept.
         """
         for node in self.agents.keys() - {0}:
             readings = []
@@ -216,7 +221,10 @@ class Nodes:
             self.clocks.setdefault(node, []).append(min(readings))
 
     def driver_seconds(self, worker: str, seconds: float) -> float:
-        """Return a time of a worker's clock on the driver's clock. Between two readings, it drifts evenly."""
+        """Return a time of a worker's clock on the driver's clock. Between two readings, it drifts evenly.
+
+        A time of the driver's node, or of a node without readings, stays as it is.
+        """
         node = self.worker_nodes.get(worker, 0)
         readings = self.clocks.get(node)
         if not readings:
@@ -275,7 +283,10 @@ def own_network() -> tuple[str, str]:
 
 
 def place_actors(plan: Plan, count: int) -> dict[str, int]:
-    """Return the node of each actor: that of --placement, or round-robin with the driver's node last."""
+    """Return the node of each actor: that of --placement, or round-robin with the driver's node last.
+
+    With pack, and if --placement does not name an actor, it is 0. Raise UsageError if the cluster has fewer nodes.
+    """
     placement = plan.options.placement
     requested = plan.options.nodes_of_actors
     nodes = {}

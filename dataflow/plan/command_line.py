@@ -151,7 +151,10 @@ class VerbParser(argparse.ArgumentParser):
         return values
 
     def show_help(self, topic: str) -> NoReturn:
-        """Print the help of a group of flags, of all of them, or of none: the most important ones. End the program."""
+        """Print the help of a group of flags, of all of them, or of none: the most important ones. End the program.
+
+        The topics flows and presets print their values. Raise UsageError for an unknown topic.
+        """
         lists = {"flows": catalogue.describe_flows, "presets": describe_presets}
         if topic in lists:
             print_lines(lists[topic]())

@@ -65,7 +65,10 @@ class Durations:
         return median(times) if times else None
 
     def describe_total(self, plans: Sequence[Plan]) -> str:
-        """Return how long one run of each plan takes together, as a sentence; nothing if it is not known."""
+        """Return how long one run of each plan takes together, as a sentence.
+
+        Return "" without plans, or if no campaign measured the runtime of one of them.
+        """
         total_seconds = 0.0
         unknown = 0
         for plan in plans:

@@ -47,7 +47,7 @@ def parse_warmup(text: str) -> int | None:
 
 
 def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the values of `policy=2,reference=3` by name; raise ValueError if they cannot be read."""
+    """Return the values of `policy=2,reference=3` by name, none for None and ""; raise ValueError for another text."""
     values: dict[str, Any] = {}
     for part in text.split(",") if text else []:
         name, equals, value = part.partition("=")
@@ -177,7 +177,10 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Options":
-        """Return the options with these values of flags, by name. The others have their defaults."""
+        """Return the options with these values of flags, by name. The others have their defaults.
+
+        Values are not checked. Raise TypeError for an unknown name.
+        """
         own = dict(values)
         given: dict[str, dict[str, Any]] = {name: {} for name in STUDY_FLAGS}
         for known in FLAGS:

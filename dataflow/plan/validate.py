@@ -132,7 +132,7 @@ def find_machine_errors(transport: Transport, options: Options) -> Iterator[str]
 
 
 def find_placement_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
-    """Yield the errors of --address and --placement."""
+    """Yield the errors of --address and --placement; raise ValueError if a node of an actor is no number."""
     if options.address and not transport.can_cross_nodes:
         yield f"--address: {transport.label} runs on one machine, without a cluster: leave it out"
     placement = options.placement

@@ -86,7 +86,10 @@ class RecordFolder:
             self.archive.unlink()
 
     def join(self) -> None:
-        """Join the records in an archive if this is wanted, and if all of them could be saved in the folder."""
+        """Join the records in an archive if this is wanted, and if all of them could be saved in the folder.
+
+        If the archive cannot be written, print a warning: the single records stay.
+        """
         are_here = all(item.saved_path == item.path for item in self.items)
         if not (self.is_archived and are_here):
             return

@@ -162,6 +162,7 @@ def describe_gpus(environment: dict[str, Any]) -> str:
 
 
 def machine_line(environment: dict[str, Any]) -> str:
+    """Return the machine and its versions in one line. Unknown values are shown as None, or huge pages as unknown."""
     setting = environment.get("transparent_hugepages") or ""
     chosen = re.search(r"\[(\w+)\]", setting)  # by the kernel
     huge_pages = chosen[1] if chosen else "unknown"

@@ -76,6 +76,7 @@ def install(endpoint: Any) -> None:
 
 
 def _wrap_endpoint(endpoint: Any) -> None:
+    """Wrap the methods that an endpoint has, what its outboxes convert with, and the methods that its parts name."""
     for stage, of_stage in STAGES.items():
         for name in of_stage.get("methods", ()):
             if hasattr(endpoint, name):  # the driver has no compute
@@ -91,6 +92,7 @@ def _wrap_endpoint(endpoint: Any) -> None:
 
 
 def _wrap_libraries(has_gpu: bool) -> None:
+    """Wrap the functions of stages.toml in their libraries. Those of libraries that are not imported are left out."""
     kinds = ["functions", "gpu_functions"] if has_gpu else ["functions"]
     for stage, kind in product(STAGES, kinds):
         for function in STAGES[stage].get(kind, ()):
@@ -112,6 +114,11 @@ def find_owner(function: str) -> tuple[Any, str]:
 
 
 def _timed(function: Any, stage: str) -> Any:
+    """Return the function wrapped so that each call, also one that raises, adds a span of this stage to `recorded`.
+
+    Its page faults are those outside of the spans of wrapped functions that it calls on the same thread.
+    """
+
     @functools.wraps(function)
     def timed(*arguments: Any, **options: Any) -> Any:
         inner_faults = open_spans.__dict__.setdefault("faults", [])
@@ -143,7 +150,7 @@ def collect_spans(
 
     Each span is cut to its iteration, its page faults in proportion. `by_process` has `recorded` of each process.
     Actors in the driver's process have the driver's own list. `iterations` has start and end of each timed iteration
-    in seconds, or of each group if iterations overlap.
+    in seconds, or of each group if iterations overlap; there is at least one.
     """
 
     spans: list[Span] = []

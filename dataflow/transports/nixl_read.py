@@ -119,7 +119,10 @@ class NixlReadEndpoint(Endpoint):
         return max(REGION_BYTES * len(regions) for _, _, regions in handles)
 
     def make_payload(self, number: int, task: str = DRIVER) -> Payload:
-        """Wait until the slot's last message has been read by all readers, and write the sequence number."""
+        """Wait until the slot's last message has been read by all readers, and write the sequence number.
+
+        Raise RunFailed if a reader does not read it in time. Without other readers, there is no wait.
+        """
         if task in self.senders:
             self.senders[task].acquire(number)
         return super().make_payload(number, task)

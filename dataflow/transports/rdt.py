@@ -154,6 +154,7 @@ class Fetch(Codec):
     def decode_all(
         self, received: Sequence[list[ray.ObjectRef]], edges: Sequence[Edge], device: Any
     ) -> list[Payload]:
+        """Return the payloads of all messages; each is received as a list of one reference."""
         references = [reference for (reference,) in received]
         for reference, edge in zip(references, edges if self.targets else [], strict=False):
             ray.experimental.set_target_for_ref(

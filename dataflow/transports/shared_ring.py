@@ -244,7 +244,10 @@ class RingEndpoint(Endpoint):
         return [task, self.rings[task].newest]
 
     def make_payload(self, number: int, task: str = DRIVER) -> Payload:
-        """Wait until the slot's last message is released, write the sequence number, and publish the payload."""
+        """Wait until the slot's last message is released, write the sequence number, and publish the payload.
+
+        Raise RunFailed if a reader does not release it in time. Without other readers, there is no ring and no wait.
+        """
         if ring := self.rings.get(task):
             ring.acquire(number)
         payload = super().make_payload(number, task)

@@ -43,6 +43,10 @@ class RayWorkers(WorkerGroup):
         self.loops: dict[str, Any] = {}
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
+        """Start an actor for each name of the flow, on its node, and the loop of each if its class has `run`.
+
+        It does not wait until they have started.
+        """
         options: dict[str, Any] = {
             "num_cpus": 0,
             "enable_tensor_transport": self.plan.transport.runtime.name == "rdt",
@@ -70,6 +74,7 @@ class RayWorkers(WorkerGroup):
         return dict(zip(self.actors, ray.get(calls), strict=True))
 
     def stop(self) -> None:
+        """Kill the actors, and wait at most STOP_SECONDS for those of this machine. Leave an existing cluster."""
         for actor in self.actors.values():
             ray.kill(actor)
         deadline = time.monotonic() + STOP_SECONDS
@@ -113,6 +118,10 @@ class RayWorkers(WorkerGroup):
         }
 
     def explain(self, error: Exception) -> SuiteError | None:
+        """Return what has caused an error: the end of a raylet, or what a loop or Ray says of an actor.
+
+        Return None if it is a defect of the suite itself.
+        """
         if not all(map(process_status, self.raylets)):
             what = "Ray's process that starts actors and keeps the object store"
             return RunFailed(f"the raylet of this node ended ({what})")
@@ -244,7 +253,10 @@ def start_cluster(plan: Plan) -> None:
 
 
 def _join_cluster(plan: Plan) -> None:
-    """Join an existing cluster. Ray's processes there get this process's settings by the job's runtime environment."""
+    """Join an existing cluster; raise UsageError if that is impossible.
+
+    Ray's processes there get this process's settings by the job's runtime environment.
+    """
     prefixes = (*SENT_VARIABLES, "MALLOC_", "THP_MEM_ALLOC_ENABLE", "OMP_WAIT_POLICY")
     variables = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     excludes = [".git", ".venv", "img", "results", "docs"]

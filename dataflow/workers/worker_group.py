@@ -70,7 +70,11 @@ class WorkerGroup:
         *extra: Any,
         codec: Codec | None = None,
     ) -> None:
-        """Start actor_class(plan, name, *extra) per actor, with the codec as last argument, and driver_class."""
+        """Start actor_class(plan, name, *extra) per actor, with the codec as last argument if given, and driver_class.
+
+        The driver gets no codec. If an actor cannot be constructed, raise its error, that of Ray, or with processes
+        ActorRaised or RunFailed.
+        """
         arguments = (*extra, codec) if codec else extra
         self._start_actors(actor_class, arguments)
         self.driver = driver_class(self.plan, DRIVER, *extra)

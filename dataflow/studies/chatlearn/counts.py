@@ -93,7 +93,10 @@ def counts_of(endpoint: Any) -> CountingPart:
 
 
 def content_bytes(value: Any) -> int:
-    """Return the bytes of what a message contains, without headers: a view counts without the rest of its storage."""
+    """Return the bytes of what a message contains, without headers: a view counts without the rest of its storage.
+
+    The values of dicts and lists are added up, without keys. Raise TypeError for other values, such as None.
+    """
     if isinstance(value, torch.Tensor):
         return value.nbytes
     if isinstance(value, str):
@@ -111,7 +114,9 @@ def collect_counts(
 ) -> tuple[Measured, str | None]:
     """Return the counts, and why the run has failed: two full episodes with different counts. None if it is ok.
 
-    The first episodes have fewer samples to train on if there is a relay buffer, so they are not compared.
+    A full episode has as many messages as the plan's groups of iterations; a shorter one at the end is not compared.
+    Nor are the first ones if there is a relay buffer, because they have fewer samples to train on. If no episode is
+    left, all operations are 0.
     """
     timed = [by_worker for by_worker, is_timed in groups if is_timed]
     full = [
@@ -147,7 +152,7 @@ def describe_first_difference(episodes: Sequence[Mapping[str, int]]) -> str | No
 
 
 def find_message_bytes(groups: Sequence[Group]) -> dict[str, int]:
-    """Return the bytes of one message of each model, and of the input."""
+    """Return the bytes of one message of each model, and of the input, from the last group that has some."""
     sizes: dict[str, int] = {}
     for by_worker, _ in groups:
         for counts in by_worker.values():

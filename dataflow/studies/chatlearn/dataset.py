@@ -78,7 +78,7 @@ class StreamDataset(Actor):
         return self.queue.qsize()
 
     def read_message(self) -> None:
-        """Fetch the payloads of the next message, and cut them into samples."""
+        """Fetch the payloads of the next message, acknowledge them, and cut them into samples."""
         self.count_waiting()  # ChatLearn asks once more before each message
         self.counts.count("stream_dataset_get")
         references = self.queue.get()["data"]
@@ -91,7 +91,7 @@ class StreamDataset(Actor):
         self.samples += samples
 
     def next(self) -> Batch | None:
-        """Return the next micro-batch, or None after the last one."""
+        """Return the next micro-batch, or None after the last one, which can be smaller than the others."""
         begin = self.given_samples
         end = begin + self.flags.train_micro_batch
         while self.unread_messages and len(self.samples) < end:

@@ -67,7 +67,10 @@ class Driver:
         return [self.get(self.queues[edge]) for edge in edges]
 
     def submit(self, query: Any) -> None:
-        """Put a query into the object store, and its reference into the queues of its readers."""
+        """Put a query into the object store, and its reference into the queues of its readers.
+
+        With new queues per episode, make them before its first query.
+        """
         self.submitted += 1
         if self.makes_new_queues and self.submitted == self.workers.first_iteration:
             self.make_queues()
@@ -77,7 +80,10 @@ class Driver:
         self.waiting.append(self.submitted)
 
     def collect(self, _: Any) -> Any:
-        """Return the results of the next message, or StreamDataset's acknowledgement of it."""
+        """Return the results of the next message, or StreamDataset's acknowledgement of it.
+
+        It is called once per query. The first call of an episode runs the models for all of its queries.
+        """
         if self.waiting:
             self.run_models()
             self.results = self.read_episode(len(self.waiting))

@@ -113,7 +113,11 @@ def find_formulas(flow: str) -> Mapping[str, str]:
 
 
 def count_bytes(flow: str, sizes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bytes of each message of a flow by ChatLearn's formulas, at the sizes of a record."""
+    """Return the bytes of each message of a flow by ChatLearn's formulas, at the sizes of a record.
+
+    For every flow but dpo, these are all messages that ChatLearn has, also those that the flow does not have. A size
+    that is missing has the default of SampleBatch.
+    """
     names = [field.name for field in fields(SampleBatch)]
     batch = SampleBatch(**{name: sizes[name] for name in names if name in sizes})
     samples = batch.batch_size

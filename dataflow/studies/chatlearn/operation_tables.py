@@ -136,7 +136,10 @@ def name_replicas(turn: Iterable[int]) -> str:
 
 
 def describe_order(group: Group) -> str:
-    """Return which replicas got the messages of two episodes, as they were recorded, and whether ChatLearn's do."""
+    """Return which replicas got the messages of two episodes in the first run, and whether ChatLearn's do.
+
+    Return "" if no model has several replicas.
+    """
     sentences: list[str] = []
     for result in sort_by_layout(group):
         earlier = count_untimed(result)

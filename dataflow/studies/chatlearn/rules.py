@@ -46,6 +46,7 @@ def flag_name(name: str) -> str:
 
 
 def find_episode_errors(options: Any) -> Iterator[str]:
+    """Yield the errors of --episode, and of flags whose numbers must fit it."""
     flags = chatlearn_flags(options)
     group = options.group_size
     if flags.episode and options.check_every:
@@ -58,6 +59,10 @@ def find_episode_errors(options: Any) -> Iterator[str]:
 
 
 def find_layout_errors(options: Any, flow: Flow) -> Iterator[str]:
+    """Yield an error for each model that the flow does not have, and for each that has too many processes.
+
+    Raise ValueError if --replicas or --ranks cannot be read.
+    """
     flags = chatlearn_flags(options)
     for name, text in (("replicas", flags.replicas), ("ranks", flags.ranks)):
         counts = parse_counts(flag_name(name), text)
@@ -73,6 +78,7 @@ def find_layout_errors(options: Any, flow: Flow) -> Iterator[str]:
 
 
 def find_trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
+    """Yield the errors of --sink trainer: results that are no samples, and numbers that do not fit each other."""
     flags = chatlearn_flags(options)
     sample_error = find_sample_error(options, flow)
     if sample_error:

@@ -23,7 +23,10 @@ CHANGES = tomllib.loads(Path(__file__).with_name("changes.toml").read_text(encod
 
 
 def describe_changes(group: Group) -> str:
-    """Return a line of a list for each of CHANGES that was measured and makes a clear difference."""
+    """Return a line of a list for each of CHANGES that makes a clear difference; "" if none does.
+
+    Left out are those of which a side was not measured, or with another number of iterations in flight.
+    """
     by_label = {tables.short_label(result): result for result in group.ordered}
     lines = []
     for change in CHANGES:

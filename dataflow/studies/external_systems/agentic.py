@@ -90,6 +90,7 @@ class HttpPeer(Peer):
     """A server in each reader, and a connection per message of the flow, which stays open."""
 
     def __init__(self, endpoint):
+        """Start the server in a thread of its own, and make a connection to the server of each reader."""
         super().__init__(endpoint)
         self.encode, self.decode = ENCODINGS[self.plan.transport.name]
         self.received: dict[Edge, queue.SimpleQueue] = {
@@ -109,6 +110,7 @@ class HttpPeer(Peer):
         }
 
     async def serve(self, ports):
+        """Put the port into `ports`, and serve until the process ends. Bodies go into the queues of their edges."""
         from aiohttp import web
 
         async def take(request):

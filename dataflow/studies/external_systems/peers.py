@@ -115,6 +115,7 @@ class Peer:
         return [self.read(edge) for edge in self.flow.edges_to(task)]
 
     def read(self, edge):
+        """Wait for the next message of an edge, and return its payload; raise RunFailed if it cannot be read."""
         try:
             return self.decode(self.receive_data(edge), edge, self.endpoint.device)
         except (OSError, ValueError) as error:

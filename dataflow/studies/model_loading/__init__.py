@@ -58,6 +58,7 @@ def model_loading(model: str = "bert-base", model_scale: float = 1.0) -> Flow:
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
+    """Yield one line for each rule of --load-by that is broken: what is wrong, and what to do."""
     load_by = options.study.model_loading.load_by
     if bool(load_by) != (flow.name == "model-loading"):
         yield "--flow model-loading and --load-by need each other: give both"

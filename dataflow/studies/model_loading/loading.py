@@ -81,7 +81,10 @@ def publish_module(module: Module, way: str, folder: Path, message: Message) -> 
 
 
 def load_module(published: Any, way: str, message: Message) -> Module:
-    """Return the published module. docs/studies/model-loading.md names the source of ray-arrays, which maps them."""
+    """Return the published module. An unknown way is read with torch.load: `publish_module` has rejected it before.
+
+    docs/studies/model-loading.md names the source of ray-arrays, which maps them.
+    """
     if way == "ray-module":
         return ray.get(published)
     if way == "ray-arrays":

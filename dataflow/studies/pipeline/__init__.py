@@ -292,7 +292,10 @@ def task_name(kind: str, batch: int, position: int, stages: int) -> str:
 
 
 def sort_tasks(tasks: list[Task]) -> list[Task]:
-    """Return the tasks in an order in which they can run, and that keeps the order of each stage."""
+    """Return the tasks in an order in which they can run, and that keeps the order of each stage.
+
+    Raise ValueError if there is none, because some of them wait for each other.
+    """
     done = {DRIVER}
     ordered: list[Task] = []
     waiting = tasks

@@ -46,7 +46,10 @@ class StagePart(Part):
         self.intervals: list[tuple[float, float]] = []  # begin and end of each task of this step
 
     def run(self, task: str, number: int) -> None:
-        """Compute for the time of the task; raise RunFailed if another task of this actor must come first."""
+        """Compute for the time of the task; raise RunFailed if another task of this actor must come first.
+
+        A task without work, such as the last one of a stage, has no time.
+        """
         work = self.endpoint.tasks[task].work
         if work is None:
             return

@@ -34,6 +34,7 @@ class WeightsFlags:
 
 
 def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
+    """Yield one line for each reason why --message indices does not fit; none for another form of messages."""
     if options.message != "indices":
         return
     if not flow.has_parameters or flow.is_flat:

@@ -96,7 +96,7 @@ class WeightsPart(Part):
         times.last_end = end
 
     def end_group(self, number: int) -> UpdateTimes:
-        """Return the times of the update."""
+        """Return the times of the update; raise RunFailed if the thread that reads the parameters has failed."""
         failure = self.parameters.failure
         if failure:
             name = self.endpoint.name

@@ -93,7 +93,10 @@ def sender_tasks(buckets: list[list[Message]]) -> list[list[Task]]:
 
 
 def receiver_tasks(sending: list[list[Task]], receivers: int, sharded: bool) -> list[Task]:
-    """Return the tasks of all receivers: one per message that they read."""
+    """Return the tasks of all receivers: one per message that they read.
+
+    With `sharded`, which needs as many senders as receivers, each reads only the sender of its own number.
+    """
     # In the order in which the senders are likely to be ready: the first bucket of each, then the second ones.
     by_turns: list[Task] = []
     for turn in zip_longest(*sending):
@@ -127,7 +130,7 @@ def split_evenly(fields: list[Field], count: int) -> list[list[Field]]:
 
 
 def cut_into_buckets(fields: list[Field], bucket_size: int) -> list[Message]:
-    """Return messages of at most `bucket_size` bytes, or of one larger tensor; one message for 0."""
+    """Return messages of at most `bucket_size` bytes, or of one larger tensor, in order; one message for 0."""
     buckets: list[list[Field]] = [[]]
     size = 0
     for field in fields:

@@ -56,7 +56,7 @@ class Parameters:
             self.changes += 1
 
     def install(self, task: str, payloads: Sequence[Any]) -> float:
-        """Hold a task's tensors. With those of the last task, serve all of them; return the seconds of the stall."""
+        """Hold a task's tensors, and return 0. With those of the last task, serve all, and return the stall (s)."""
         self.arrived[task] = payloads
         if len(self.arrived) < len(self.tasks):
             return 0.0
@@ -83,7 +83,7 @@ class Parameters:
         return seconds
 
     def read(self) -> None:
-        """Read some tensors, unless the engine is stopped."""
+        """Read some tensors, unless the engine is stopped. A read during which it was stopped does not count."""
         changes = self.changes
         served = self.served
         if changes % 2 == 0:

@@ -23,7 +23,7 @@ MIN_DOTS = 5  # fewer are read from the table
 def format_part(result: Result, name: str) -> str:
     """Return the geometric mean of the medians of the runs of one part, in ms.
 
-    A transfer begins on one node and ends on another, so it may be too short for their clocks.
+    A transfer begins on one node and ends on another: if it is too short for their clocks, return "-".
     """
     medians = []
     for run in result.shown_runs:

@@ -43,7 +43,10 @@ class ZeroFlags:
 def zero(
     model: str = "gpt2", zero_ranks: int = 4, zero_stage: int = 2, model_scale: float = 1.0
 ) -> Flow:
-    """Return a step of `zero_ranks` actors, each with the bytes that it sends by the ring algorithms of textbooks."""
+    """Return a step of `zero_ranks` actors, each with the bytes that it sends by the ring algorithms of textbooks.
+
+    Raise ValueError for an unknown model. --zero-stage accepts the keys of STAGES only.
+    """
     # The numbers of each rank.
     part = ceil(sum(prod(field.shape) for field in model_fields(model, model_scale)) / zero_ranks)
     kinds = STAGES[zero_stage]

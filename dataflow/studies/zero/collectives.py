@@ -97,7 +97,7 @@ class CollectivePart(Part):
             name = f"{self.endpoint.name}, {buffers.kind}"
             wrong[name] += self.count_wrong_bytes(buffers, number)
             self.prepare(buffers, number + 1)
-        return +wrong
+        return +wrong  # without those of 0 bytes
 
     def count_wrong_bytes(self, buffers: Buffers, step: int) -> int:
         """Return how many bytes of a result differ from what this rank must get in this step."""
