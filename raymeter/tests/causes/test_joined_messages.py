@@ -3,7 +3,6 @@
 
 from made_programs import DRIVER_TASK, MIB, Builder
 from raymeter.causes import forwarded
-from raymeter.profile.events import LeftOut
 from raymeter.profile.groups import group_messages, store_seconds
 from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
@@ -152,13 +151,10 @@ def test_results_of_one_task_share_the_time_in_which_they_are_stored():
 def test_results_share_the_time_with_those_of_their_task_that_were_left_out():
     builder = Builder()
     worker = builder.process_of("Store.get")
-    values = {"by_name": "Store.get", "process": worker}
-    builder.send(None, 1.091, 0.0005, by="a" * 48, own_seconds=0.001, **values)
-    builder.send(None, 2.091, 0.0005, by="b" * 48, own_seconds=0.001, left_out=8, **values)
+    values = {"by_name": "Store.get", "process": worker, "own_seconds": 0.001}
+    builder.send(None, 1.091, 0.0005, by="a" * 48, position=2, **values)
+    builder.send(None, 2.097, 0.0005, by="b" * 48, position=9, left_out=16, **values)
     builder.task("a" * 48, "Store.get", 1.0, 0.1)
     builder.task("b" * 48, "Store.get", 2.0, 0.1)
-    program = builder.recording
-    recorder = next(item for item in program.processes if item.process == worker).recorder
-    recorder.last_left_out.append(LeftOut("sent", by_name="Store.get", type="dict", count=8))
     for message in builder.program().messages:
         assert abs(store_seconds(message) - 0.001) < 1e-9

@@ -666,3 +666,9 @@ def test_outer_arrays_are_found_beside_deep_lists():
         assert identity.find_leaves(value, identity.FEW_PARTS) == [
             [array.ctypes.data, array.nbytes]
         ]
+
+
+def test_the_results_of_a_task_have_their_positions_also_if_they_are_left_out(made_recorder):
+    tasks = ["a", "a", "a", "b", "a"]
+    positions = [made_recorder.position_of_result(task) for task in tasks]
+    assert positions == [1, 2, 3, 1, 1]

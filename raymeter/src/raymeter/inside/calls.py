@@ -538,6 +538,7 @@ def write_sent(before, after, value, result):
     if size < recorder.min_bytes and not is_result_of_references:
         parts.clear()
         return
+    position = 0 if scope is not None else recorder.position_of_result(ray_internals.current_task())
     key = "sent", describe.type_name(value), ray_internals.current_name(), *find_place(scope)
     seconds = after[0] - before[0]
     note_speed(type(value), seconds)
@@ -551,6 +552,7 @@ def write_sent(before, after, value, result):
     event = {"event": "sent", "number": recorder.number(), "scope": scope.number if scope else 0}
     event["how"] = "rdt" if is_rdt else ""
     event.update(describe_process(before, after))
+    event["position"] = position
     event["bytes"] = size
     event["references"] = references
     event["type"] = describe.type_name(value)

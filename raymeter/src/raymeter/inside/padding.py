@@ -53,4 +53,6 @@ def arrow_values(pyarrow, part):
         return None
     while hasattr(part, "flatten"):  # lists
         part = part.flatten()
-    return part.to_numpy(zero_copy_only=True).reshape(-1)  # of a column of tensors: all numbers of all rows
+    return part.to_numpy(zero_copy_only=True).reshape(
+        -1
+    )  # of a column of tensors: all numbers of all rows

@@ -151,8 +151,8 @@ class Recorder:
         self.local = RunningCall()
         self.lock = threading.Lock()
         self.lines = []
-        self.last_flush = now()
-        self.started_at = now()
+        self.last_result = "", 0  # the task that stored a large result last, and its position
+        self.last_flush = self.started_at = now()
         self.own_seconds = 0.0
         self.start_window(self.started_at)
         self.message_seconds = FIRST_MESSAGE_SECONDS  # that large messages may take now
@@ -292,6 +292,16 @@ class Recorder:
         self.lines += tasks
         self.flush()
         self.own_seconds = own_seconds
+
+    def position_of_result(self, task):
+        """Return the position of a large result among those that its task stores one after the other, from 1.
+
+        Only tasks that run at the same time have smaller positions: each one begins anew after another one's result.
+        """
+        last_task, last_position = self.last_result
+        position = last_position + 1 if task == last_task else 1
+        self.last_result = task, position
+        return position
 
     def take_lines(self, seconds):
         """Take the lines that wait; after so many seconds, leave them to whoever takes lines now, and return [].

@@ -213,6 +213,7 @@ class Sent:
     own_seconds: float = 0.0  # of the recorder, after the message was serialised
     faults: int = 0
     imports: int = 0  # modules that were imported meanwhile; then, the time is not typical
+    position: int = 0  # among the large results of its task, from 1; 0 for other messages, and in older profiles
     bytes: int = 0
     references: int = 0  # to objects, inside of the message
     inband_bytes: int = 0  # inside of the pickle, which each reader copies

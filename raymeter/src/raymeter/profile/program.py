@@ -38,7 +38,7 @@ class Message:
     call: Call | None  # in which it was sent; None for the result of a task
     received: list[Received] = field(default_factory=list)
     stored: Phase | None = None  # when the task that returned it stored its results
-    in_one_store: float = 1.0  # messages that were stored then, with those that were left out
+    in_one_store: int = 1  # messages that were stored then, with those that were left out
     recorder_in_store: float = 0.0  # seconds of the recorder then
     is_only_read: bool = False  # in the steps: it was sent outside of them
 
@@ -168,28 +168,25 @@ def join_stores(program: Program) -> None:
             message.stored = phase
             sharing[process, phase].append(message)
     usual = results_per_task(program)
-    for (process, _), messages in sharing.items():
+    for messages in sharing.values():
         recorder_seconds = sum(message.sent.own_seconds for message in messages)
         for message in messages:
-            known = usual.get((process, message.sent.by_name), 0.0)
-            message.in_one_store = max(len(messages), known)
+            message.in_one_store = max(len(messages), usual[message.sent.by_name])
             message.recorder_in_store = recorder_seconds
 
 
-def results_per_task(program: Program) -> dict[tuple[str, str], float]:
-    """Return how many large messages a task stores, by process and name of the task, with those that were left out.
+def results_per_task(program: Program) -> dict[str, int]:
+    """Return how many large results a task of each name stores, with those that were left out.
 
-    It is the mean of all tasks whose phases are known. Results that were stored in none of these do not count.
+    It is the largest position of those that were written. A name whose results were stored at no known time is left
+    out, as that of a generator.
     """
-    results: dict[tuple[str, str], float] = defaultdict(float)
+    results: dict[str, int] = defaultdict(int)
     for message in program.messages:
         if message.stored is not None:
-            results[message.sent.process, message.sent.by_name] += message.sent.weight
-    tasks: dict[tuple[str, str], int] = defaultdict(int)
-    for task in program.tasks.values():
-        if task.store is not None:
-            tasks[program.process_of(task), task.name] += 1
-    return {place: count / tasks[place] for place, count in results.items() if tasks[place]}
+            name = message.sent.by_name
+            results[name] = max(results[name], message.sent.position)
+    return dict(results)
 
 
 def own_phase(program: Program, sent: Sent) -> Phase | None:
