@@ -30,7 +30,12 @@ START_SECONDS = 120  # for all models: Ray waits without an end for GPUs that ar
 
 @contextmanager
 def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
-    """Connect this process to Ray. An error of Ray becomes SuiteError, with one line that names the actor."""
+    """Connect this process to Ray; at the end of the block, disconnect, and end all processes that this one started.
+
+    SIGTERM and SIGHUP act as Ctrl-C from then on, also after the block. Raise SuiteError, with one line, if Ray cannot
+    be started or joined, if there is no folder for temporary files, or for an error of Ray in the block; then, the line
+    names the actor.
+    """
     # Orphans become children of this process, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     parent = find_temporary_folder()
@@ -49,7 +54,7 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
         raise
     finally:
         with uninterrupted():
-            end_cluster()
+            disconnect_and_end_processes()
             folder.cleanup()
 
 
@@ -150,7 +155,7 @@ def uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def end_cluster() -> None:
+def disconnect_and_end_processes() -> None:
     """Disconnect from Ray, and end all processes that this one has started."""
     processes = psutil.Process().children(recursive=True)
     # Ray waits longer if an actor of a compiled graph hangs.

@@ -100,7 +100,10 @@ class Endpoint:
         self.copies[task] = cycle(copies)
 
     def memory(self, task: str) -> Memory | None:
-        """Return where the task's payloads lie; None: anywhere. Transports that share memory override it."""
+        """Return where the task's payloads lie; None: anywhere. It is called once per task.
+
+        Transports that share memory override it, and create that memory.
+        """
         return None
 
     def payload_digests(self) -> Digests:

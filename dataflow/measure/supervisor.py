@@ -295,10 +295,11 @@ def describe_last_run(item: Item) -> str:
 
 
 def measure_run(item: Item, order: int, pair: str = "") -> int:
-    """Measure the plan once in a process of its own. The record gets the run and is saved, whatever happens.
+    """Measure the plan once in a process of its own. The record gets the run, and is saved before and after it.
 
     `order` is the position among all runs, and `pair` is the name that two paired runs share. Return the exit code: 0,
-    1 (the run failed) or 130 (it was interrupted).
+    1 (the run failed, or its record is saved in another place) or 130 (it was interrupted). Raise RecordError if there
+    is no place for the record. A defect of the suite is raised again when the run is marked as failed.
     """
     runs = item.record.runs
     started_at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -212,9 +212,9 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any]:
 
 
 def make_options(transport: Transport, given: Mapping[str, Any]) -> list[Options]:
-    """Return one Options, or one per value of --sweep, the smallest first.
+    """Return one Options, or one per value of --sweep, the smallest first. A preset is replaced by its flags.
 
-    Raise UsageError for flags that exclude each other, and for a --sweep that cannot be read.
+    Raise UsageError for a --sweep that cannot be read, or whose flag has a value already. Other values are not checked.
     """
     values = {"transport": transport.name, **given}
     if given.get("flow") in PRESETS:

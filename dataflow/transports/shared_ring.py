@@ -191,7 +191,10 @@ class RingEndpoint(Endpoint):
         super().__init__(plan, name)  # calls `memory` for each task
 
     def memory(self, task: str) -> Memory | None:
-        """Create the task's ring, and return the memory of its slots; None if no other actor reads the task."""
+        """Create the task's ring, and return the memory of its slots; None if no other worker reads the task.
+
+        It is called once per task. Raise RunFailed if shared memory is full.
+        """
         readers = self._readers(task)
         if not readers:
             return None

@@ -61,7 +61,7 @@ def find_episode_errors(options: Any) -> Iterator[str]:
 def find_layout_errors(options: Any, flow: Flow) -> Iterator[str]:
     """Yield an error for each model that the flow does not have, and for each that has too many processes.
 
-    Raise ValueError if --replicas or --ranks cannot be read.
+    Raise ValueError if --replicas or --ranks cannot be read, or has a number that is not from 1 to MAX_PROCESSES.
     """
     flags = chatlearn_flags(options)
     for name, text in (("replicas", flags.replicas), ("ranks", flags.ranks)):

@@ -145,7 +145,8 @@ def test_kinds_are_those_of_ray_memory(counts: dict[str, Any], kind: str) -> Non
 
 
 def test_the_line_of_a_reference_is_the_innermost_one_of_the_user() -> None:
-    site = f"(put object)  | {place.OURS}calls.py:call:120 | /home/me/train.py:step:18 | /home/me/main.py:<module>:3"
+    ours = f"{place.RAYMETER_FOLDER}calls.py:call:120"
+    site = f"(put object)  | {ours} | /home/me/train.py:step:18 | /home/me/main.py:<module>:3"
     assert memory.user_line(site) == "/home/me/train.py:18"
     assert memory.user_line("disabled") == ""
     assert memory.user_line("") == ""

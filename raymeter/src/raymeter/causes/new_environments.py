@@ -33,9 +33,10 @@ PRICE = (
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
-    """Return a finding for each line whose tasks bring new environments again and again.
+    """Return a finding for each line for whose tasks workers start, because most steps bring a new runtime_env.
 
-    A line has none if more than variables differs in them. Actors are left out.
+    If the whole program is one step, this has to bring several. A line has none if more than variables is known to
+    differ in them. Actors are left out.
     """
     by_line: dict[str, list[Start]] = defaultdict(list)
     firsts = first_uses(program)
@@ -50,7 +51,7 @@ def find(program: Program, steps: Steps) -> list[Finding]:
             by_line[call.line].append(start)
     findings = []
     for line, starts in by_line.items():
-        if are_again_and_again(starts, steps) and differ_in_variables(starts):
+        if are_again_and_again(starts, steps) and may_differ_in_variables_only(starts):
             findings.append(make_finding(program, steps, line, starts))
     return findings
 
@@ -64,7 +65,7 @@ def are_again_and_again(starts: list[Start], steps: Steps) -> bool:
     return is_again_and_again(numbers, steps)
 
 
-def differ_in_variables(starts: list[Start]) -> bool:
+def may_differ_in_variables_only(starts: list[Start]) -> bool:
     """Return whether nothing but variables differs in the environments of tasks, or what differs is not known."""
     first, *others = [start.task.parts_of_env for start in starts]
     items = [other.items() ^ first.items() for other in others]

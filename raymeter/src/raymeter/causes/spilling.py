@@ -214,9 +214,10 @@ def wait_after_ready(graph: Graph, call: Call) -> float:
 def save_full_store(program: Program, steps: Steps, copy_rate: float = 0.0) -> list[Saving]:
     """Return by how much longer messages took to be stored than the fastest one of their kind.
 
-    With a measured rate, the fastest one is not slower than a copy into memory that was used before. The call of a slow
-    one is always written, so it stands for itself only. Calls whose large messages were left out count as well, at the
-    lines of these messages.
+    With a measured rate, the fastest one is not slower than a copy into memory that was used before. A call with a slow
+    message is always written, so its saving has no weight. Calls whose large messages were left out count as well, once
+    and with the messages of their line that take most time; also those outside of the steps, which the caller leaves
+    out.
     """
     savings = []
     without_messages = calls_without_messages(program)

@@ -10,9 +10,9 @@ import sys
 from . import ray_internals
 
 # A worker with a runtime_env has this package as text, and then a module has no file.
-TEXT = "<raymeter"
+RAYMETER_AS_TEXT = "<raymeter"
 FILE = globals().get("__file__")
-OURS = os.path.dirname(os.path.abspath(FILE)) + os.sep if FILE else TEXT
+RAYMETER_FOLDER = os.path.dirname(os.path.abspath(FILE)) + os.sep if FILE else RAYMETER_AS_TEXT
 LIBRARIES = f"{os.sep}site-packages{os.sep}"
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 MAX_FRAMES = 100
@@ -33,11 +33,14 @@ entries = {}  # what was called -> frames up to Ray's function that the user has
 
 
 def kind_of(code):
-    """Return whether a function is the user's, of a library, or of Ray, raymeter or Python, which are skipped."""
+    """Return whether a function is the user's, of a library, or of Ray, raymeter or Python, which are skipped.
+
+    Code that a user makes from text, such as "<string>", or in a notebook, is the user's.
+    """
     kind = kinds.get(id(code))
     if kind is None:
         file = code.co_filename
-        if file.startswith((ray_internals.FOLDER, OURS, TEXT, "<frozen")):
+        if file.startswith((ray_internals.FOLDER, RAYMETER_FOLDER, RAYMETER_AS_TEXT, "<frozen")):
             kind = SKIPPED
         elif LIBRARIES in file:
             kind = LIBRARY
@@ -53,7 +56,7 @@ def kind_of(code):
 
 def is_users_file(file):
     """Return whether a file is no part of Ray, raymeter, Python or an installed library."""
-    skipped = (ray_internals.FOLDER, OURS, STANDARD_LIBRARY, "<")
+    skipped = (ray_internals.FOLDER, RAYMETER_FOLDER, STANDARD_LIBRARY, "<")
     return not file.startswith(skipped) and LIBRARIES not in file
 
 

@@ -94,7 +94,8 @@ def frame(kind, flags, stream, payload):
 def read_stream(connection):
     """Return the data of the answer, after the server has ended it; b"" if it has refused the call.
 
-    Raise RayletError if the server closes the connection, or after TIMEOUT_SECONDS, and OSError if it cannot be read.
+    Raise RayletError if the server closes the connection, or sends something else for TIMEOUT_SECONDS, and OSError if
+    it sends nothing for so long, or the connection fails.
     """
     answer = bytearray()
     deadline = time.monotonic() + TIMEOUT_SECONDS

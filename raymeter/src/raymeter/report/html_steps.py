@@ -41,7 +41,10 @@ def selectors() -> str:
 
 
 def draw_steps(profile: Profile) -> str:
-    """Return buttons that choose a step, and the charts of each."""
+    """Return buttons that choose a step, and the charts of each: the typical one, and the fastest and the slowest one.
+
+    If there are one or two steps, only one is shown. There is at least one.
+    """
     timeline = make_timeline(profile.program)
     graph = build(profile.program)
     finder = PathFinder(graph, profile.steps, timeline)

@@ -26,16 +26,17 @@ class Relief:
 
 
 def find_relief(graph: Graph, before: Seconds) -> list[Relief]:
-    """Return the edges that take less time without those that were removed, with their new seconds.
+    """Return the stores of results that take less time now that others of their machine take nearly none.
 
-    `before` has the seconds of the edges that were changed.
+    They have their new seconds. `before` has the seconds, by id(), of the edges that were changed, which have the new
+    ones themselves and are not returned. The graph stays as it is.
     """
     relieved: list[Relief] = []
     for host, stores in stores_by_host(graph).items():
         machine = Machine(stores, graph.cores[host])
         unchanged = []
         for edge in stores:
-            if is_removed(edge, before):
+            if has_lost_its_time(edge, before):
                 machine.remove(edge)
             elif id(edge) not in before:
                 unchanged.append(edge)
@@ -44,7 +45,7 @@ def find_relief(graph: Graph, before: Seconds) -> list[Relief]:
     return relieved
 
 
-def is_removed(edge: Edge, before: Seconds) -> bool:
+def has_lost_its_time(edge: Edge, before: Seconds) -> bool:
     """Return whether an edge has lost nearly all of its time."""
     seconds = before.get(id(edge), 0.0)
     left = (1 - REMOVED_SHARE) * seconds

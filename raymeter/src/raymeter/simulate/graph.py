@@ -233,7 +233,7 @@ class Builder:
                 items[lane] = items_of(run)
         return items
 
-    def connect_lane(self, lane: Lane, steps: list[Call | Item]) -> None:
+    def connect_lane(self, lane: Lane, events: list[Call | Item]) -> None:
         """Connect the calls and items of one task in one thread, from its start to its end.
 
         The driver has no start and no end here, nor has a task of which Ray does not know when it ran.
@@ -241,11 +241,11 @@ class Builder:
         process, thread, task = lane
         points = self.task_points.get(task)
         last = points.executing if points else None
-        for step in steps:
-            if isinstance(step, Item):
-                last = self.connect_item(step, last, process, thread)
+        for event in events:
+            if isinstance(event, Item):
+                last = self.connect_item(event, last, process, thread)
             else:
-                last = self.connect_call(step, last)
+                last = self.connect_call(event, last)
         if points:
             self.add_work(last, points.executed, "execute", process, thread)
 
@@ -446,7 +446,10 @@ class Builder:
         return max(1, *running)
 
     def dispatch_of(self, earlier: str, later: str) -> dict[str, Any]:
-        """Return what Ray took to begin a task that was waiting for its worker; {} if it waited for something else."""
+        """Return with what work Ray began a task that was waiting for its worker when another task had finished.
+
+        {}: it was not waiting then, or it took so long that it waited for something else.
+        """
         task = self.program.tasks[later]
         waits_since = task.waits_for_node or task.submitted  # then, its arguments are there
         begin = self.finish_of(earlier)
