@@ -371,6 +371,16 @@ def test_a_way_that_pays_with_its_conversion_is_better_than_one_that_does_not():
     assert find(make_program(frame, seconds=0.02, alternatives=measured, unfit=unfit)).is_limit
 
 
+def test_a_frame_with_an_array_in_each_row_is_better_sent_as_a_table():
+    frame = Field(path="x", type="pandas.DataFrame", dtype="frame", bytes=MIB)
+    arrow = replace(FAST, serialise=0.001, deserialise=0.001)
+    measured = {"as it is": NOW, "Arrow tables": arrow}
+    values = {"seconds": 0.02, "alternatives": measured, "inband_bytes": MIB // 64}
+    finding = find(make_program(frame, buffers=6_000, **values))
+    assert finding.cause == "a data frame in the pickle"
+    assert find(make_program(frame, buffers=6, **values)) is None
+
+
 @pytest.mark.parametrize("convert", [0.005, 0.007])  # below and above MAX_CONVERT_SHARE of 28 ms
 def test_a_way_that_still_pays_is_better_than_one_that_saves_little(convert):
     frame = Field(path="x", type="pandas.DataFrame", dtype="frame", bytes=MIB)

@@ -500,8 +500,10 @@ def has_bytes(group: Group) -> bool:
 
 
 def has_frames(group: Group) -> bool:
+    """Return whether frames are pickled by value, or have a column with an array in each row."""
     share = share_of(group, lambda field: field.dtype == "frame")
-    return share > MIN_SHARE and group.inband_share > MIN_SHARE
+    is_slow = group.inband_share > MIN_SHARE or has_many_buffers(group)
+    return share > MIN_SHARE and is_slow
 
 
 def has_many_chunks(group: Group) -> bool:
@@ -519,7 +521,11 @@ def has_many_columns(group: Group) -> bool:
 
 def has_many_arrays(group: Group) -> bool:
     is_table = has_many_chunks(group) or has_many_columns(group)
-    return not is_table and max(message.sent.buffers for message in group.messages) >= MANY_BUFFERS
+    return not is_table and has_many_buffers(group)
+
+
+def has_many_buffers(group: Group) -> bool:
+    return max(message.sent.buffers for message in group.messages) >= MANY_BUFFERS
 
 
 def has_objects(group: Group) -> bool:
@@ -748,8 +754,8 @@ KINDS = (
     Kind(
         "a data frame in the pickle",
         "Arrow tables",
-        "The columns of this frame are pickled: send an Arrow table (pyarrow.Table.from_pandas(frame), or "
-        "frame.to_arrow()).",
+        "The columns of this frame are pickled, and arrays in them one by one: send an Arrow table "
+        "(pyarrow.Table.from_pandas(frame), or frame.to_arrow()).",
         has_frames,
     ),
     Kind(
