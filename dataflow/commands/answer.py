@@ -36,10 +36,7 @@ def find_records() -> list[Path]:
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any], Plan]:
-    """Return this verb's own flags, the flags of the workload, and a plan of the workload over store refs.
-
-    Raise UsageError for wrong flags, among them --sweep, and for a flow that cannot be built.
-    """
+    """Return this verb's own flags, those of the workload, and a plan of it; raise UsageError for wrong ones."""
     parser = VerbParser(__doc__, "python3 -m dataflow answer [flags]")
     add = parser.add_argument
     add(

@@ -93,10 +93,7 @@ def kill_later(nodes: subprocess.Popen) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command, or the verb `run` with the given words, on the first of several nodes; return its exit code.
-
-    Raise UsageError for wrong flags, if this process may not make nodes, or if the user does not want to begin.
-    """
+    """Run a command, or the verb `run`, on several nodes; return its exit code. Raise UsageError if it cannot begin."""
     parser = VerbParser(
         __doc__, "python3 -m dataflow nodes [flags of this verb] [configurations and flags of run]"
     )

@@ -118,10 +118,7 @@ def count_ages(results: Sequence[Any], folder: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the tables and write the charts; return 0, or 1 if a result is impossible.
-
-    Raise RecordError if the records have no runs, do not belong together, or if a chart cannot be written.
-    """
+    """Print tables and write charts; return 0, or 1 if a result is impossible. Raise RecordError for other records."""
     arguments = parse_command(argv)
     from dataflow.analysis.comparison import check_one_machine  # imports take time, as in run.py
     from dataflow.analysis.result import group_results

@@ -134,10 +134,7 @@ def _parse_size(text: str) -> int:
 
 
 def _parse_message(text: str) -> Message:
-    """Return one flat tensor for a size alone, else the fields of a text; raise ValueError if it cannot be read.
-
-    A field whose name is missing, as in `300 x float32 4KB`, is named tensors. The bytes are those of one tensor.
-    """
+    """Return a flat tensor for a size, or fields, "tensors" if one has no name; raise ValueError for other text."""
     if re.fullmatch(r"\s*[\d.]+\s*[A-Za-z]*\s*", text):
         return flat_message(_parse_size(text))
     fields: list[Field] = []

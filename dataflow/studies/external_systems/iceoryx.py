@@ -33,9 +33,8 @@ class IceoryxPeer(Peer):
             self.kept_samples[edge] = deque(maxlen=self.in_flight)
             self.subscribe(edge)
             self.publish_address(edge, "ready")
-        for (
-            edge
-        ) in self.sends:  # no two wait for each other, because each one has subscribed before
+        # No two wait for each other, because each one has subscribed before.
+        for edge in self.sends:
             self.wait_for_address(edge)
         for task in dict.fromkeys(edge.source for edge in self.sends):
             self.open_publisher(task)
