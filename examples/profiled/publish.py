@@ -216,7 +216,7 @@ def describe_busy(cost: dict[str, Any]) -> Row:
     driver_us = 1e6 * median(seconds["driver"] for seconds in cost["busy_seconds"])
     worker_us = 1e6 * median(seconds["worker"] for seconds in cost["busy_seconds"])
     what = f"the same without raymeter, but busy for {driver_us:.0f} µs after each call and {worker_us:.0f} µs in it"
-    return what, "", "", format_cost(busy, plain), "", "", ""
+    return what, "-", "-", format_cost(busy, plain), "-", "-", "-"
 
 
 def format_cost(recorded: Sequence[float], plain: Sequence[float]) -> str:
