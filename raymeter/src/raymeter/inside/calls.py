@@ -556,6 +556,14 @@ def write_sent(before, after, value, result):
     event["bytes"] = size
     event["references"] = references
     event["type"] = describe.type_name(value)
+    add_content_of_sent(event, value, scope, is_short)
+    event["own_seconds"] = time.time() - after[0]
+    recorder.write_message(key, event)
+    spend_on_message(key, is_short, extra_clock() - begin)
+
+
+def add_content_of_sent(event, value, scope, is_short):
+    """Add what a message consists of, in full or in short, and its number to the call that sends it, if there is one."""
     if is_short:
         add_line(event, find_place(scope))
         add_content_of_short(event, value)
@@ -564,9 +572,6 @@ def write_sent(before, after, value, result):
     if scope is not None:
         scope.messages = [*scope.messages, event["number"]]
         scope.has_short = scope.has_short or is_short
-    event["own_seconds"] = time.time() - after[0]
-    recorder.write_message(key, event)
-    spend_on_message(key, is_short, extra_clock() - begin)
 
 
 def add_content_and_fields(event, value, called):

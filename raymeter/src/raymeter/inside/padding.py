@@ -53,6 +53,5 @@ def arrow_values(pyarrow, part):
         return None
     while hasattr(part, "flatten"):  # lists
         part = part.flatten()
-    return part.to_numpy(zero_copy_only=True).reshape(
-        -1
-    )  # of a column of tensors: all numbers of all rows
+    numbers = part.to_numpy(zero_copy_only=True)
+    return numbers.reshape(-1)  # of a column of tensors: all numbers of all rows

@@ -296,7 +296,7 @@ class Recorder:
     def position_of_result(self, task):
         """Return the position of a large result among those that its task stores one after the other, from 1.
 
-        Only tasks that run at the same time have smaller positions: each one begins anew after another one's result.
+        If tasks run at the same time, a task counts from 1 again when another one has stored a result in between.
         """
         last_task, last_position = self.last_result
         position = last_position + 1 if task == last_task else 1
