@@ -563,7 +563,7 @@ def write_sent(before, after, value, result):
 
 
 def add_content_of_sent(event, value, scope, is_short):
-    """Add what a message consists of, in full or in short, and its number to the call that sends it, if there is one."""
+    """Add what a message consists of, in full or in short, and its number to the call that sends it, if any."""
     if is_short:
         add_line(event, find_place(scope))
         add_content_of_short(event, value)
