@@ -11,6 +11,7 @@ from raymeter.profile.counted import TASK_DIGITS, complete_objects, restore_call
 from raymeter.profile.event_loops import EventLoops
 from raymeter.profile.events import Call, Received, Sent, Task
 from raymeter.profile.library_threads import join_helpers
+from raymeter.profile.missing_phases import complete_phases
 from raymeter.profile.reader import Recording
 from raymeter.profile.short_messages import complete_short
 from raymeter.profile.weights import (
@@ -90,9 +91,11 @@ class Program:
 def join(recording: Recording) -> Program:
     """Return the program of a recording, which is changed.
 
-    Calls that were not written are made again, polls of a channel become one get, calls of helping threads move to the
-    thread that they help, and events get weights for those that were left out.
+    Tasks whose phases Ray does not know get them from their states, calls that were not written are made again, polls
+    of a channel become one get, calls of helping threads move to the thread that they help, and events get weights for
+    those that were left out.
     """
+    complete_phases(recording.tasks)
     complete_objects(recording)
     recording.calls = join_polls(recording.calls)
     restored = restore_calls(recording)
