@@ -111,22 +111,51 @@ def cut_at(calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
     One that is rare is not typical, however long it takes: Ray may be started again in it.
     """
     parts, last_end = without_what_follows(split_at(calls, key), end)
+    typical = typical_content(parts, last_end)
+    parts, last_end = without_partial(parts, last_end, typical)
     starts = [part[0].start for part in parts]
-    bounds = [*starts, last_end]
+    first_start = starts[0]
+    total = last_end - first_start
+    like_typical = 0.0
+    for part, (part_start, part_end) in zip(parts, pairwise([*starts, last_end]), strict=True):
+        if content_of(part) >= typical:
+            like_typical += part_end - part_start
+    alike = like_typical / max(SHORTEST_SECONDS, total)
+    covered = total / max(SHORTEST_SECONDS, end - begin)
+    return Cut(key, calls, starts, last_end, typical, alike, covered)
+
+
+def content_of(part: Sequence[Call]) -> Content:
+    """Return the lines of a part, each with what is called there."""
+    return frozenset(map(key_of, part))
+
+
+def typical_content(parts: Sequence[list[Call]], end: float) -> Content:
+    """Return the content that parts of most seconds have, of those that occur MIN_STEPS times; else of all."""
     seconds: dict[Content, float] = defaultdict(float)
     counts: Counter[Content] = Counter()
+    bounds = [*(part[0].start for part in parts), end]
     for part, (part_start, part_end) in zip(parts, pairwise(bounds), strict=True):
-        content = frozenset(map(key_of, part))
+        content = content_of(part)
         seconds[content] += part_end - part_start
         counts[content] += 1
     frequent = [content for content, count in counts.items() if count >= MIN_STEPS]
-    typical = max(frequent or seconds, key=seconds.__getitem__)
-    like_typical = [known for content, known in seconds.items() if content >= typical]
-    first_start = starts[0]
-    total = last_end - first_start
-    alike = sum(like_typical) / max(SHORTEST_SECONDS, total)
-    covered = total / max(SHORTEST_SECONDS, end - begin)
-    return Cut(key, calls, starts, last_end, typical, alike, covered)
+    return max(frequent or seconds, key=seconds.__getitem__)
+
+
+def without_partial(
+    parts: list[list[Call]], end: float, typical: Content
+) -> tuple[list[list[Call]], float]:
+    """Return the parts, and when the last one ends: without a last part that has only some lines of a typical one.
+
+    It is the rest of the step before it, if a part begins with a call in the middle of the user's loop. So that a
+    single unusual end takes nothing away from a short program, MIN_STEPS others must be left.
+    """
+    *others, last = parts
+    is_partial = content_of(last) < typical
+    if not is_partial or len(others) < MIN_STEPS:
+        return parts, end
+    return others, last[0].start
 
 
 def without_what_follows(parts: list[list[Call]], end: float) -> tuple[list[list[Call]], float]:
