@@ -72,36 +72,70 @@ class Changes:
 def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list[Advice]:
     """Return at most MAX_ADVICE findings that gain most, each with its prediction on top of those before it.
 
-    Return [] if none saves MIN_SHARE of a step. The graph is as before afterwards.
+    Return [] if none saves MIN_SHARE of a step. Predictions are upper limits if the graph does not explain the step.
     """
     graph = build(program)
-    is_limit = not explains(graph, steps)
+    simulation = Simulation(graph, steps)
+    is_limit = not simulation.explains_steps
     before = step_seconds(graph, replay(graph), steps)
     remaining = list(findings)
     advice: list[Advice] = []
-    kept: list[Changes] = []
-    unseen = 0.0  # that was saved, and that a replay does not show
     while remaining and len(advice) < MAX_ADVICE:
-        after = before
-        best = remaining[0]
-        for finding in remaining:
-            replayed = simulate(graph, steps, finding) - unseen
-            seconds = min(replayed, before - finding.unseen_seconds)
-            if seconds < after:
-                after = seconds
-                best = finding
-        if before - after < MIN_SHARE * steps.seconds:
+        saved = [simulation.saved_by(finding) for finding in remaining]
+        most = max(saved)
+        if most < MIN_SHARE * steps.seconds:
             break
+        best = remaining.pop(saved.index(most))
         is_limit = is_limit or best.is_limit  # and so is all that comes on top of it
-        prediction = Prediction(before, after, is_upper_limit=is_limit)
-        advice.append(Advice(best, prediction))
-        remaining.remove(best)
-        kept.append(apply(graph, best))  # and it stays so for the next ones
+        after = max(0.0, before - most)
+        advice.append(Advice(best, Prediction(before, after, is_upper_limit=is_limit)))
+        simulation.keep(best)  # for the next ones
         before = after
-        unseen = max(0.0, step_seconds(graph, replay(graph), steps) - after)
-    for changes in reversed(kept):
-        changes.undo()
+    simulation.undo()
     return advice
+
+
+class Simulation:
+    """Say what a finding saves of the median step, on top of those that are kept.
+
+    A delay is time before a point that nothing recorded explains. It stays if the step is explained without it. If not,
+    it may be a consequence of what a finding removes. So the graph is replayed without delays, too, and the larger
+    saving counts.
+    """
+
+    def __init__(self, graph: Graph, steps: Steps) -> None:
+        self.graph = graph
+        self.steps = steps
+        self.explains_steps = explains(graph, steps)
+        self.before = self.replay_step()
+        self.kept: list[Changes] = []
+
+    def replay_step(self) -> list[float]:
+        """Return the median step with delays; if they do not explain it, also the one without them."""
+        ways = [True] if self.explains_steps else [True, False]
+        lengths = []
+        for keeps_delays in ways:
+            times = replay(self.graph, keeps_delays)
+            lengths.append(step_seconds(self.graph, times, self.steps))
+        return lengths
+
+    def saved_by(self, finding: Finding) -> float:
+        """Return the seconds that a finding saves, at least those that no replay shows. The graph stays as it was."""
+        changes = apply(self.graph, finding)
+        after = self.replay_step()
+        changes.undo()
+        saved = [was - now for was, now in zip(self.before, after, strict=True)]
+        return max(finding.unseen_seconds, *saved)
+
+    def keep(self, finding: Finding) -> None:
+        """Let the change of a finding stay."""
+        self.kept.append(apply(self.graph, finding))
+        self.before = self.replay_step()
+
+    def undo(self) -> None:
+        """Let the graph be as it was before the first finding was kept."""
+        for changes in reversed(self.kept):
+            changes.undo()
 
 
 def explains(graph: Graph, steps: Steps) -> bool:
