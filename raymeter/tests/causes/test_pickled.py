@@ -202,7 +202,7 @@ def test_a_field_is_named_only_if_it_has_most_of_the_bytes(size, is_part, is_nam
     """If only a part of the items was looked at, the field has most of what is known."""
     field = Field(path="[]._mode", type="str", dtype="str", bytes=size, is_part=is_part)
     finding = find(make_program(field, alternatives={"as it is": NOW, "columns": FAST}))
-    assert ("most of it in []._mode" in finding.title) == is_named
+    assert ("most of it in _mode of its items" in finding.title) == is_named
 
 
 @pytest.mark.parametrize(("kind", "form", "cause", "words"), [
@@ -543,3 +543,20 @@ def test_sparse_values_that_require_a_gradient_are_detached():
     field = replace(TENSOR, form="sparse", is_contiguous=False, requires_grad=True)
     finding = find(make_program(field, alternatives={"as it is": NOW, "its arrays": FAST}))
     assert "with .detach().numpy()" in finding.change
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("tokens", "tokens"),
+        ("batch.tokens", "batch.tokens"),
+        ("", "its items"),
+        ("*", "its items"),
+        ("[].*", "its items"),
+        ("a[]", "the items of a"),
+        ("a.*", "the items of a"),
+        ("*.tokens", "tokens of its items"),
+    ],
+)
+def test_a_field_without_a_name_is_in_the_items(path, words):
+    assert pickled.name_path(path) == words

@@ -396,11 +396,27 @@ def describe_group(group: Group) -> str:
     field = main_field(group)
     text = f"{format_bytes(group.bytes)} ({group.type})"
     if field is not None and field.path:
-        text += f", most of it in {field.path}"
+        text += f", most of it in {name_path(field.path)}"
         if field.form:
             text += f" ({field.type})"
     if field is not None and field.one_value > MAIN_SHARE:
         text += f", {significant(100 * field.one_value, 2)} % of it one value (padding?)"
+    return text
+
+
+def name_path(path: str) -> str:
+    """Return the path of a field in words: "[].mask" is "mask of its items".
+
+    Items of lists ("[]") have no name, nor have those of dicts whose keys are data of the user ("*").
+    """
+    named = path.strip("[]*.")
+    if not named:
+        return "its items"
+    text = named
+    if path.endswith(("[]", "*")):
+        text = f"the items of {text}"
+    if path.startswith(("[]", "*")):
+        text = f"{text} of its items"
     return text
 
 
