@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program without a problem of data says what it waits for."""
 
+import pytest
 from made_programs import Builder, make_loop, make_loop_profile, make_steps
-from raymeter.profile.events import Run
+from raymeter.profile.awaited import MAX_DEPTH, Splitter
+from raymeter.profile.events import Run, Task
 from raymeter.report import terminal
 from raymeter.report.waiting import say_waiting
 
@@ -45,3 +47,25 @@ def test_a_step_that_hardly_waits_says_nothing():
 def test_without_the_tasks_of_ray_it_still_says_that_it_waits():
     program = make_loop(send=0.002, has_tasks=False)
     assert say_waiting(program, make_steps()).endswith("for its tasks")
+
+
+@pytest.mark.parametrize("length", [2, MAX_DEPTH + 5])
+def test_all_of_a_wait_for_a_chain_of_tasks_is_in_its_parts(length):
+    builder = Builder()
+    last = ""
+    for number in range(length):
+        task = f"{number:048x}"
+        references = [f"{last}01000000"] if last else []
+        builder.call(
+            "call", 0.01, 0.001, kind="task", task=task, name="link", references=references
+        )
+        begin = 1.0 + number
+        end = begin + 1.0
+        builder.recording.tasks.append(Task(
+            task, "link", "NORMAL_TASK", pid=7, submitted=0.02, waits_for_node=begin, running=begin, finished=end,
+            execute=(begin, end),
+        ))  # fmt: skip
+        last = task
+    wait = builder.call("get", 1.0, float(length), objects=[f"{last}01000000"])
+    parts = Splitter(builder.program()).split(wait)
+    assert sum(part.seconds for part in parts) == pytest.approx(length, abs=0.01)

@@ -92,7 +92,7 @@ class Splitter:
         """Return for what a wait for a task was between two times. The rest of the time, at its end, is for data.
 
         depth: how many tasks it may follow that made the arguments of the next one. If this is used up, the time
-        before the arguments were there is in no part. A task of which Ray has no times gives one UNKNOWN part.
+        before the arguments were there is for data. A task of which Ray has no times gives one UNKNOWN part.
         """
         if not begin_of(task):
             unknown = Part(Reason.UNKNOWN, task.name, begin, end)
@@ -115,16 +115,16 @@ class Splitter:
         """Return what a task waits for until it begins to read its arguments, in the order of time.
 
         Parts may begin before `begin`. If it waits for its arguments first, the parts of the task that made the last
-        one come first (with a depth of 0, none do); one part for data if that task is not known.
+        one come first; one part for data if that task is not known, or with a depth of 0.
         """
         is_method = task.type == METHOD
         parts = self.before_method(task) if is_method else self.before_function(task)
         needs = time_of_arguments(task)
         submitted = task.submitted or needs
         since = max(begin, submitted)
-        if needs <= since + CLOCK_SECONDS or not depth:
+        if needs <= since + CLOCK_SECONDS:
             return parts
-        producer = self.last_producer(task)
+        producer = self.last_producer(task) if depth else None
         if producer is None:
             for_arguments = Part(Reason.DATA, task.name, submitted, needs)
             return [for_arguments, *parts]
