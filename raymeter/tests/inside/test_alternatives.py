@@ -221,6 +221,24 @@ def test_a_registered_serializer_is_own_pickling():
         describe.own_methods.discard(Registered)
 
 
+def test_a_reducer_with_a_variable_that_has_no_value_yet_is_found():
+    def make_reducer():
+        def reduce(item):
+            return later, (item.array,)
+
+        if make_reducer is None:  # so that it is a variable of the outer function, and never set
+            later = np.asarray
+        return reduce
+
+    reducer = make_reducer()
+    dispatch = ray_internals.ray.cloudpickle.CloudPickler.dispatch
+    dispatch[Registered] = reducer
+    try:
+        assert ray_internals.registered_reducer(Registered) is reducer
+    finally:
+        del dispatch[Registered]
+
+
 def test_a_reducer_of_copyreg_is_own_pickling():
     describe.own_methods.discard(Registered)
     copyreg.pickle(Registered, reduce_registered)

@@ -5,6 +5,7 @@ The names were seen in Ray 2.44.1, 2.52.1 and 2.60.0, if nothing else is said. A
 have is listed in the profile as missing, and what it would have recorded is not recorded.
 """
 
+import contextlib
 import functools
 import inspect
 import io
@@ -490,10 +491,19 @@ def registered_reducer(kind: type) -> Any:
     reducer = ray.cloudpickle.CloudPickler.dispatch.get(kind)
     if reducer is None:
         return None
-    cells = getattr(reducer, "__closure__", None) or ()
-    functions = [cell.cell_contents for cell in cells if callable(cell.cell_contents)]
-    for function in [*functions, reducer]:
+    for function in [*captured_functions(reducer), reducer]:
         code = getattr(function, "__code__", None)
         if code is not None and not code.co_filename.startswith((FOLDER, STANDARD_LIBRARY)):
             return function
     return None
+
+
+def captured_functions(function: Any) -> list[Any]:
+    """Return the variables of outer functions that a function uses, of those that can be called and have a value."""
+    functions = []
+    for cell in getattr(function, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # it has no value yet, or no more
+            value = cell.cell_contents
+            if callable(value):
+                functions.append(value)
+    return functions
