@@ -20,7 +20,7 @@ def format_milliseconds(seconds: float) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits, and without a zero at its end after the point."""
+    """Return a number with so many digits, a larger one as a whole number; no zero ends it after the point."""
     if value >= 10 ** (digits - 1) or value == 0:
         return f"{value:,.0f}"
     text = f"{value:.{digits}g}"

@@ -134,7 +134,8 @@ class Capacity:
         """Return whether tasks at the same time fit into a part of the memory, MAX_MEMORY; True if this is not known.
 
         Of an actor, only the method with the largest peak counts. Of tasks, those with the largest peaks count: as many
-        as have CPUs at the same time. A task whose peak was not measured counts as 0.
+        as have CPUs at the same time. A task whose peak was not measured counts as 0. Of several clusters, the one with
+        most memory counts.
         """
         clusters = self.program.recording.clusters
         memory = max((cluster.memory for cluster in clusters), default=0.0)

@@ -105,22 +105,22 @@ def task_of(call: Call) -> str:
 def split(program: Program, steps: Steps, calls: list[Call]) -> list[list[Call]]:
     """Return the calls in batches, in each of which they could be in another order. A batch may have one call.
 
-    They are in one step, for tasks of one name, all of which were submitted before the first one is got.
+    They are in one step, for tasks of one name, all of which were submitted before the get of the first one ended.
     """
     batches: list[list[Call]] = []
     last: tuple[int | None, str] | None = None
     for call in calls:
         task = program.tasks[task_of(call)]
         kind = steps.of(call.start), task.name
-        if kind != last or is_submitted_after(task, batches[-1]):
+        if kind != last or is_submitted_after_first(task, batches[-1]):
             batches.append([])
         batches[-1].append(call)
         last = kind
     return batches
 
 
-def is_submitted_after(task: Task, batch: list[Call]) -> bool:
-    """Return whether a task was submitted when the first result of a batch had been got already."""
+def is_submitted_after_first(task: Task, batch: list[Call]) -> bool:
+    """Return whether a task was submitted after the first get of a batch had ended."""
     first = batch[0]
     submitted = task.submitted or 0.0
     return submitted > first.end

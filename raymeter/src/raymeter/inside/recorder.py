@@ -102,7 +102,7 @@ class LineCounter:
     __slots__ = (
         "count",
         "last",
-        "last_event",
+        "last_names",
         "left_out",
         "left_out_seconds",
         "own_seconds",
@@ -114,7 +114,7 @@ class LineCounter:
         self.own_seconds = 0.0  # of the recorder, for the last one that was written
         self.count = 0
         self.last = 0.0  # when one was written
-        self.last_event = {}  # which message that was
+        self.last_names = {}  # its line, task, type and kind, if it was a message
         self.left_out = 0  # since then
         self.left_out_seconds = 0.0  # that those took
         self.seconds = 0.0
@@ -342,14 +342,17 @@ class Recorder:
         self.spend(time.thread_time() - begin)
 
     def describe_itself(self):
-        """Return what the recorder has cost so far, its counts of calls, and messages left out since the last one."""
+        """Return what the recorder has cost so far, its counts of calls, and how many messages it has left out.
+
+        last_left_out: of each kind, how many were left out after the last one that was written.
+        """
         counted = [
             {"line": line, "function": function, "name": name, "kind": kind}
             | {"count": counter.count, "seconds": counter.seconds, "written": counter.written}
             for (line, function, name, kind), counter in list(self.counters.items())
         ]
         last_left_out = [
-            counter.last_event | {"count": counter.left_out, "seconds": counter.left_out_seconds}
+            counter.last_names | {"count": counter.left_out, "seconds": counter.left_out_seconds}
             for counter in list(self.message_counters.values())
             if counter.left_out
         ]
@@ -485,8 +488,8 @@ class Recorder:
         counter.write(event["seconds"], event["start"] + event["seconds"])
         if event.get("is_short"):
             counter.last = last_described  # so that one is described again after a whole window
-        counter.last_event = {name: event.get(name, "") for name in NAMES_OF_MESSAGE}
-        counter.last_event["kind"] = event["event"]
+        counter.last_names = {name: event.get(name, "") for name in NAMES_OF_MESSAGE}
+        counter.last_names["kind"] = event["event"]
         counter.left_out = 0
         counter.left_out_seconds = 0.0
         self.write(event)

@@ -26,10 +26,10 @@ class Relief:
 
 
 def find_relief(graph: Graph, before: Seconds) -> list[Relief]:
-    """Return the stores of results that take less time now that others of their machine take nearly none.
+    """Return the stores of results that take less time now that others beside them take nearly none.
 
-    They have their new seconds. `before` has the seconds, by id(), of the edges that were changed, which have the new
-    ones themselves and are not returned. The graph stays as it is.
+    Beside: at the same time on the same machine. They have their new seconds. `before` has the seconds, by id(), of the
+    edges that were changed, which have the new ones themselves and are not returned. The graph stays as it is.
     """
     relieved: list[Relief] = []
     for host, stores in stores_by_host(graph).items():
