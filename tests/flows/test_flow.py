@@ -57,6 +57,14 @@ def test_a_flow_that_cannot_run_is_rejected(reads_by_task, returns, reason):
         Flow("test", "a test", flat_message(8), tasks, tuple(returns))
 
 
+def test_a_task_on_an_actor_with_the_name_of_the_driver_is_rejected():
+    tasks = (Task("policy", (DRIVER,), ACKNOWLEDGEMENT, actor=DRIVER),)
+    with pytest.raises(
+        ValueError, match="policy cannot run on an actor named driver: give another"
+    ):
+        Flow("test", "a test", flat_message(8), tasks, ("policy",))
+
+
 @pytest.mark.parametrize("arguments", [
     {"dtype": "int65", "shape": (2,)}, {"dtype": "str"}, {"dtype": "int64", "lengths": (2, -1)},
     {"dtype": "int64", "shape": (2, 3), "storage": (2, 2)}, {"dtype": "int64", "shape": (8, 8.5)},

@@ -106,6 +106,21 @@ def test_a_configuration_of_a_suite_that_does_not_fit_is_skipped(monkeypatch, no
     assert isinstance(skipped, Skipped) and "of memory with online-dpo" in str(skipped)
 
 
+def test_a_flow_beside_that_does_not_fit_skips_a_configuration_of_a_suite(monkeypatch, no_gpu):
+    flags = ("--transport", "gloo", *KILOBYTES, "--beside", "fan-out")
+    (options,) = parse_options("torch", *flags)
+    plan, skipped = resolve_plan(TRANSPORTS["torch gloo"], options, "quick", "configurations")
+    assert skipped is None and plan.beside is not None
+    free = SimpleNamespace(available=(plan.memory_bytes + plan.beside.memory_bytes) // 2)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+    monkeypatch.setattr(validate, "limited_memory", lambda: LARGE)
+    assert plan.memory_bytes < free.available < plan.beside.memory_bytes
+    _, skipped = resolve_plan(TRANSPORTS["torch gloo"], options, "quick", "configurations")
+    assert "of memory with fan-out" in str(skipped)
+    with pytest.raises(UsageError, match=r"^--beside fan-out: .* of memory with fan-out"):
+        resolve_plan(TRANSPORTS["torch gloo"], options)
+
+
 @pytest.mark.study("weights")
 @pytest.mark.parametrize("configuration", ["store refs", "torch mapped"])
 def test_the_part_of_a_model_that_is_advised_fits_into_the_memory(
