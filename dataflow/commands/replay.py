@@ -109,7 +109,7 @@ def make_words(profile: Profile, arguments: argparse.Namespace) -> list[str]:
 def judge(profile: Profile, seconds: float) -> str:
     """Return whether the suite needs about as long as the program."""
     seen = profile.moving_seconds
-    verdict = "does not hold: it differs by more than 25 %"
+    verdict = f"does not hold: it differs by more than {100 * MAX_DIFFERENCE:g} %"
     if abs(seconds - seen) <= seen * MAX_DIFFERENCE:
         verdict = "holds"
     return (
