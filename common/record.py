@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from common import RecordError, SuiteError
+from common.facts import read_facts
 from common.gpus import name_gpus
 from common.origin import read_cpu_model
 from common.sizes import EDGES
@@ -162,6 +163,7 @@ def describe_machine() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "gpus": name_gpus(),
         "versions": {name: version(name) for name in ("ray", "torch", "numpy")},
+        "facts": read_facts(),
     }
 
 

@@ -19,6 +19,7 @@ ROOMS = (
     "dataflow/commands",
     "dataflow/endpoints",
     "dataflow/flows",
+    "dataflow/machine",
     "dataflow/measure",
     "dataflow/nodes",
     "dataflow/plan",

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure this machine without Ray, in at most 20 seconds: what it takes to copy bytes, and to get memory for them.
+
+    python3 -m dataflow machine
+    taskset -c 0 python3 -m dataflow machine       one core of it
+
+The samples are kept in results/machines/, from which `predict` reads them.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from common.origin import hash_boot
+from common.record import only_measurement, save
+from dataflow.plan.command_line import VerbParser
+from dataflow.plan.options import RESULTS
+
+MACHINES = RESULTS / "machines"
+
+
+def parse_command(argv: Sequence[str]) -> argparse.Namespace:
+    parser = VerbParser(__doc__, "python3 -m dataflow machine [flags]")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file of the samples (default: a new name in results/machines/)",
+    )
+    return parser.parse_all(argv)
+
+
+def new_path(measured_at: str, cores: int) -> Path:
+    """Return a path for a measurement: its time, the boot and the number of cores."""
+    time = measured_at[:16].replace(":", "")
+    return MACHINES / f"{time}-{hash_boot()[:4]}-{cores}.json"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, save the samples, and print them with their spread. Raise RecordError if the file can't be written."""
+    arguments = parse_command(argv)
+    # These imports take time, and a wrong flag should not wait.
+    from dataflow.machine.measurement import measure_machine
+
+    with only_measurement():
+        machine = measure_machine()
+    path = arguments.output or new_path(machine.measured_at, machine.cores)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save(path, machine)
+    print_machine(machine)
+    print(f"samples: {path}")
+    return 0
+
+
+def print_machine(machine: Any) -> None:
+    from dataflow.report.machine_tables import copies_table, costs_table, facts_of
+    from dataflow.report.render import print_table, print_text
+
+    print_text(*facts_of(machine.environment))
+    print_table(copies_table(machine))
+    print_table(costs_table(machine))

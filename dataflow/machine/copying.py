@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time copies between buffers of this process, into memory that was used before, and into new memory."""
+
+import mmap
+import time
+
+import torch
+
+from common.copies import copy_seconds, make_pair
+from dataflow.trace.spans import count_faults
+
+MIB = 2**20
+SIZES = (MIB, 8 * MIB, 64 * MIB, 256 * MIB)
+REPEATS = 5
+MIN_SECONDS = 0.01  # of a repeat: small copies are repeated in it
+FAULT_BYTES = 128 * MIB  # of each copy into new memory
+PAUSE_SECONDS = 5.0  # after which a virtual machine has given free memory back to its host
+
+
+def thread_counts(cores: int) -> list[int]:
+    """Return the powers of two below the number of cores, and that number."""
+    counts = [1]
+    while 2 * counts[-1] < cores:
+        counts.append(2 * counts[-1])
+    return sorted({*counts, cores})
+
+
+def time_warm_copies(size: int, threads: int) -> list[float]:
+    """Return the seconds of one copy of so many bytes by so many threads, once per repeat, after one that does not
+    count."""
+    pair = make_pair(size)
+    torch.set_num_threads(threads)
+    first = copy_seconds([pair])
+    times = max(1, round(MIN_SECONDS / max(first, 1e-6)))
+    return [copy_seconds([pair] * times) / times for _ in range(REPEATS)]
+
+
+def time_new_memory(
+    pause: float, repeats: int, huge_pages: bool = False
+) -> tuple[list[float], int]:
+    """Return the seconds of each copy by one thread into new memory, and the page faults of the last one.
+
+    Before each one, as much memory is freed, and then nothing is done for `pause` seconds.
+    """
+    torch.set_num_threads(1)
+    source = torch.ones(FAULT_BYTES, dtype=torch.uint8)
+    seconds = []
+    faults = 0
+    use_new_memory(source, huge_pages)
+    for _ in range(repeats):
+        time.sleep(pause)
+        before = count_faults()
+        seconds.append(use_new_memory(source, huge_pages))
+        faults = count_faults() - before
+    return seconds, faults
+
+
+def use_new_memory(source: torch.Tensor, huge_pages: bool) -> float:
+    """Copy into memory that is mapped and then unmapped again, as malloc does with large blocks; return the seconds."""
+    memory = mmap.mmap(-1, source.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if huge_pages:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    target = torch.frombuffer(memory, dtype=torch.uint8)
+    seconds = copy_seconds([(source, target)])
+    del target
+    memory.close()
+    return seconds
