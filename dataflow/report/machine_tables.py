@@ -18,7 +18,7 @@ MICROSECOND = 1e-6
 
 
 @dataclass(frozen=True)
-class Cost:
+class MeasuredCost:
     """A line of the table of costs: what, its unit, and its samples in it."""
 
     name: str
@@ -53,21 +53,25 @@ def costs_table(machine: MachineSamples) -> TextTable:
     """Return what page faults, pickling, hashing and waking another process take."""
     pause = f"{PAUSE_SECONDS:g} s"
     costs = [
-        Cost("page fault, memory just freed", "µs", in_microseconds(machine, machine.just_freed)),
-        Cost(
+        MeasuredCost(
+            "page fault, memory just freed", "µs", in_microseconds(machine, machine.just_freed)
+        ),
+        MeasuredCost(
             f"page fault, memory freed {pause} ago",
             "µs",
             in_microseconds(machine, machine.freed_before),
         ),
-        Cost("copy into new memory, 1 thread", "GB/s", rates_of(machine.just_freed)),
-        Cost("the same with huge pages", "GB/s", rates_of(machine.huge_pages)),
-        Cost(
+        MeasuredCost("copy into new memory, 1 thread", "GB/s", rates_of(machine.just_freed)),
+        MeasuredCost("the same with huge pages", "GB/s", rates_of(machine.huge_pages)),
+        MeasuredCost(
             "pickling a list of integers",
             "GB/s",
             rates(machine.pickle_bytes, machine.pickle_seconds),
         ),
-        Cost("hash of the verification", "GB/s", rates(machine.hash_bytes, machine.hash_seconds)),
-        Cost(
+        MeasuredCost(
+            "hash of the verification", "GB/s", rates(machine.hash_bytes, machine.hash_seconds)
+        ),
+        MeasuredCost(
             "round trip to another process",
             "µs",
             [seconds / MICROSECOND for seconds in machine.round_trip_seconds],

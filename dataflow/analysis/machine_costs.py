@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read from campaigns what copies and page faults took on their machines, and what each configuration costs.
+
+Each run has measured its machine: copies of its messages by all cores, and into new memory. A machine is a boot,
+because nothing else tells two virtual machines of one kind apart.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from dataflow.analysis.campaigns import Campaigns, boot_of
+from dataflow.analysis.cost_model import Cost, MachineCosts, Observation, fit
+from dataflow.analysis.result import Result
+from dataflow.records.schema import Run
+
+MIN_BYTES = 100 * 2**20  # of an iteration whose copies count: they don't fit into a cache
+MIN_FAULTS = 1_000  # of a copy into new memory that counts
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a machine takes: the seconds of a byte that all cores copy, and of a page fault."""
+
+    byte_seconds: float
+    fault_seconds: float
+
+
+@dataclass(frozen=True)
+class ConfigurationCost:
+    """What an iteration of a configuration costs, by the mean and by the median of its times."""
+
+    result: Result  # of the newest campaign
+    of_mean: Cost
+    of_median: Cost
+
+
+def rates_of(results: Iterable[Result]) -> Rates | None:
+    """Return the medians of all runs of a campaign; None if no run has copied enough."""
+    per_byte: list[float] = []
+    per_fault: list[float] = []
+    for result in results:
+        size = result.workload.bytes_per_iteration
+        for run in result.ok_runs:
+            if size >= MIN_BYTES:
+                per_byte += [seconds / size for seconds in run.memcpy_all_cores_seconds]
+            if run.cold_copy_faults >= MIN_FAULTS:
+                per_fault.append(fault_seconds(run))
+    if not per_byte or not per_fault:
+        return None
+    return Rates(median(per_byte), median(per_fault))
+
+
+def fault_seconds(run: Run) -> float:
+    """Return what a page fault added to a copy into new memory in a run that has measured copies."""
+    warm = median(run.memcpy_before_seconds + run.memcpy_after_seconds)
+    cold = median(run.cold_copy_before_seconds + run.cold_copy_after_seconds)
+    return (cold - warm) / run.cold_copy_faults
+
+
+def observe(result: Result, rates: Rates, is_mean: bool) -> Observation:
+    """Return the time of a configuration in a campaign: the mean of all iterations, or the typical median of a run."""
+    size = result.workload.bytes_per_iteration
+    costs = MachineCosts(boot_of(result), size * rates.byte_seconds, rates.fault_seconds)
+    seconds = fmean(result.seconds) if is_mean else result.typical_seconds
+    return Observation(costs, seconds, result.faults_per_iteration or 0.0)
+
+
+def fit_campaigns(campaigns: Campaigns) -> list[ConfigurationCost]:
+    """Return the cost of each configuration that at least two machines have measured, in the order of the campaigns."""
+    measured: dict[tuple[str, str, str], list[tuple[Result, Rates]]] = defaultdict(list)
+    for results in campaigns.values():
+        rates = rates_of(results)
+        for result in results:
+            if rates is not None and result.status == "ok" and not result.is_disturbed:
+                key = result.table, result.workload.flow, result.label
+                measured[key].append((result, rates))
+    costs = [cost_of(of_configuration) for of_configuration in measured.values()]
+    return [cost for cost in costs if cost is not None]
+
+
+def cost_of(measured: Sequence[tuple[Result, Rates]]) -> ConfigurationCost | None:
+    """Return the cost of one configuration; None if fewer than two machines have measured it."""
+    newest, _ = measured[-1]
+    size = newest.workload.bytes_per_iteration
+    fitted = []
+    for is_mean in (True, False):
+        observations = [observe(result, rates, is_mean) for result, rates in measured]
+        fitted.append(fit(observations, size))
+    of_mean, of_median = fitted
+    if of_mean is None or of_median is None:
+        return None
+    return ConfigurationCost(newest, of_mean, of_median)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost model finds the copies and the fixed time of which times were made, and says how well it explains them."""
+
+from math import inf, log
+
+import pytest
+
+from dataflow.analysis import cost_model, machine_costs
+from dataflow.analysis.campaigns import load_campaigns
+from dataflow.analysis.cost_model import Cost, MachineCosts, Observation, fit
+from dataflow.plan.options import CAMPAIGNS
+
+LARGE = 448 * 2**20
+MACHINES = [
+    MachineCosts("a", copy_seconds=0.036, fault_seconds=1.4e-6),
+    MachineCosts("b", copy_seconds=0.047, fault_seconds=1.3e-6),
+    MachineCosts("c", copy_seconds=0.023, fault_seconds=1.2e-6),
+    MachineCosts("d", copy_seconds=0.012, fault_seconds=0.3e-6),
+]
+
+
+def observe(machines, copies=0.0, faults=0.0, fixed=0.0, noise=()):
+    """Return what a configuration with this cost takes on each machine, times a factor of `noise` if there is one."""
+    observations = []
+    for position, costs in enumerate(machines):
+        seconds = copies * costs.copy_seconds + faults * costs.fault_seconds + fixed
+        factor = noise[position] if noise else 1.0
+        observations.append(Observation(costs, seconds * factor, faults))
+    return observations
+
+
+@pytest.mark.parametrize(
+    ("copies", "faults", "fixed"), [(17.3, 678_000, 0.0), (6.7, 0, 0.0), (2.4, 0, 0.176)]
+)
+def test_a_fit_finds_the_cost_of_which_times_were_made(copies, faults, fixed):
+    cost = fit(observe(MACHINES, copies, faults, fixed), LARGE)
+    assert cost.copies == pytest.approx(copies, rel=1e-3)
+    assert cost.fixed_seconds == pytest.approx(fixed, rel=1e-3, abs=1e-6)
+    assert cost.error < 1e-3 and cost.is_explained
+
+
+def test_small_messages_take_a_fixed_time():
+    cost = fit(observe(MACHINES, fixed=0.002), iteration_bytes=1000)
+    assert (cost.copies, cost.fixed_seconds) == (0.0, pytest.approx(0.002))
+
+
+def test_several_campaigns_of_a_machine_count_once():
+    slow = observe(MACHINES[:1], copies=20.0)
+    once = fit([*slow, *observe(MACHINES[1:], copies=10.0)], LARGE)
+    often = fit([*slow * 5, *observe(MACHINES[1:], copies=10.0)], LARGE)
+    assert often.copies == pytest.approx(once.copies)
+    assert often.machines == len(MACHINES)
+
+
+def test_one_machine_explains_nothing():
+    assert fit(observe(MACHINES[:1] * 3, copies=5.0), LARGE) is None
+
+
+def test_times_that_copies_do_not_explain_are_refused():
+    noise = (0.5, 2.0, 0.5, 2.0)
+    assert not fit(observe(MACHINES, copies=5.0, noise=noise), LARGE).is_explained
+
+
+def test_an_interval_contains_machines_as_different_as_those_of_the_fit():
+    noise = (0.9, 1.1, 0.95, 1.05)
+    observations = observe(MACHINES, copies=5.0, noise=noise)
+    cost = fit(observations, LARGE)
+    for observation in observations:
+        error = log(cost.seconds_on(observation.costs) / observation.seconds)
+        assert abs(error) < log(cost.factor)
+    assert cost.factor > fit(observe(MACHINES, copies=5.0), LARGE).factor
+
+
+def test_without_a_machine_to_spare_the_interval_is_unknown():
+    assert Cost(1.0, 0.0, 0.1, error=0.0, machines=2, numbers=2).factor == inf
+
+
+def test_a_prediction_uses_other_page_faults_if_they_are_known():
+    cost = Cost(2.0, 1000.0, 0.5, error=0.0, machines=3, numbers=2)
+    costs = MachineCosts("new", copy_seconds=0.1, fault_seconds=1e-3)
+    assert cost.seconds_on(costs) == pytest.approx(0.2 + 1.0 + 0.5)
+    assert cost.seconds_on(costs, faults=0.0) == pytest.approx(0.2 + 0.5)
+
+
+def test_the_campaigns_are_explained():
+    """Most configurations with large messages have one number of copies on all machines."""
+    costs = machine_costs.fit_campaigns(load_campaigns(CAMPAIGNS))
+    large = [cost for cost in costs if cost.result.table == "headline"]
+    assert len(large) >= 10
+    unexplained = [cost.result.label for cost in large if not cost.of_median.is_explained]
+    assert unexplained == []
+
+
+def test_rates_are_those_of_large_copies():
+    (results, *_) = load_campaigns(CAMPAIGNS).values()
+    rates = machine_costs.rates_of(results)
+    assert 1e9 < 1 / rates.byte_seconds < 1e12
+    assert 0 < rates.fault_seconds < 1e-4
+    small = [result for result in results if result.workload.bytes_per_iteration < 2**20]
+    assert small and machine_costs.rates_of(small) is None
+
+
+def test_no_number_of_a_cost_is_below_0():
+    times = [Observation(costs, 1e-9, 100_000.0) for costs in MACHINES]
+    cost = fit(times, LARGE)
+    assert cost.copies >= 0 and cost.error > cost_model.MAX_ERROR
