@@ -93,7 +93,10 @@ def kill_later(nodes: subprocess.Popen) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command, or the verb `run`, on several nodes; return its exit code. Raise UsageError if it cannot begin."""
+    """Run a command, or the verb `run`, on several nodes; return its exit code. Raise UsageError if it cannot begin.
+
+    It waits until other measurements on this machine have ended.
+    """
     parser = VerbParser(
         __doc__, "python3 -m dataflow nodes [flags of this verb] [configurations and flags of run]"
     )
@@ -120,16 +123,25 @@ def main(argv: Sequence[str]) -> int:
         question = describe_run(words, arguments.nodes, arguments.rate)
         print(question, flush=True)
     else:
-        command = shlex.split(arguments.command.replace("{address}", ADDRESS))
-        if not command:
-            raise UsageError(
-                "--command is empty: give a command, or leave it out to measure a suite"
-            )
+        command = read_command(arguments.command, words)
     require_namespaces()
     if arguments.command is None and not arguments.yes:
         confirm()
     with only_measurement():
         return run_setup(arguments.nodes, arguments.rate, command)
+
+
+def read_command(text: str, others: Sequence[str]) -> list[str]:
+    """Return the words of --command; raise UsageError if it has none, or if words beside it (`others`) are not in it."""
+    if others:
+        raise UsageError(f"--command has all words of a command: put {shlex.join(others)} into it")
+    try:
+        command = shlex.split(text.replace("{address}", ADDRESS))
+    except ValueError as error:  # as for a quote that is not closed
+        raise UsageError(f"--command {text}: {error}") from None
+    if not command:
+        raise UsageError("--command is empty: give a command, or leave it out to measure a suite")
+    return command
 
 
 def describe_run(words: Sequence[str], nodes: int, rate: str) -> str:

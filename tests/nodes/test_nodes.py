@@ -174,6 +174,17 @@ def test_an_empty_command_is_rejected(started, command):
     assert started == []
 
 
+@pytest.mark.parametrize(("words", "reason"), [
+    (["--command", "script 'one"], "No closing quotation"),
+    (["--command", "script", "--node", "3"], "put --node 3 into it"),
+    (["--command", "script", "store refs"], "put 'store refs' into it"),
+])  # fmt: skip
+def test_a_command_that_is_not_whole_is_rejected(started, words, reason):
+    with pytest.raises(UsageError, match=reason):
+        command_nodes.main(words)
+    assert started == []
+
+
 def test_what_would_be_measured_is_said_before_it_begins_and_a_question_is_asked(
     started, monkeypatch, capsys
 ):
