@@ -132,7 +132,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def read_command(text: str, others: Sequence[str]) -> list[str]:
-    """Return the words of --command; raise UsageError if it has none, or if words beside it (`others`) are not in it."""
+    """Return the words of --command; raise UsageError if it has none, or if there are others beside it."""
     if others:
         raise UsageError(f"--command has all words of a command: put {shlex.join(others)} into it")
     try:
