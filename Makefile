@@ -102,6 +102,7 @@ faults: .venv/installed-dev
 		code=$$?; PYTHONPATH=. $(PY) tests/runs/faults.py; exit $$code
 
 publish: .venv/installed
+	$(PY) -m dataflow.analysis.stored_costs
 	$(PY) -m dataflow report $(RECORDS) --publish
 	$(PY) -m examples.profiled.publish
 	$(PY) plot_results.py results/campaigns

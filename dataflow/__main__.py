@@ -7,6 +7,7 @@
     python3 -m dataflow compare    compare two measurements
     python3 -m dataflow answer     show what the records say about one flow
     python3 -m dataflow machine    measure what copies and page faults take on this machine
+    python3 -m dataflow predict    say how long configurations take on a machine, from what copies take there
     python3 -m dataflow nodes      measure several nodes on this machine
     python3 -m dataflow replay     measure the messages of a program that raymeter has profiled
     python3 -m dataflow archive    join the records of a folder in one small file
@@ -26,7 +27,18 @@ sys.path.insert(0, __file__.rpartition("/dataflow/")[0])
 import common as common  # before other modules, because it checks the version of Python
 from dataflow.errors import UsageError, did_you_mean, run_main
 
-VERBS = ("run", "list", "report", "compare", "answer", "machine", "nodes", "replay", "archive")
+VERBS = (
+    "run",
+    "list",
+    "report",
+    "compare",
+    "answer",
+    "machine",
+    "predict",
+    "nodes",
+    "replay",
+    "archive",
+)
 PROFILE = "profile"  # what raymeter does
 
 

@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 from statistics import fmean, geometric_mean
 
-from scipy.optimize import least_squares
-from scipy.stats import t
-
-from dataflow.analysis.statistics import CONFIDENCE
+from dataflow.analysis.campaigns import student_quantile
 
 MIN_MACHINES = 2  # for a fit of one number
 MIN_MACHINES_BOTH = 3  # for a fit of copies and a fixed time
@@ -70,8 +67,7 @@ class Cost:
         if freedom < 1:
             return inf
         spread = self.error * sqrt(self.machines / freedom)
-        quantile = float(t.ppf((1 + CONFIDENCE) / 2, freedom))
-        return exp(quantile * spread * sqrt(1 + 1 / self.machines))
+        return exp(student_quantile(freedom) * spread * sqrt(1 + 1 / self.machines))
 
     def seconds_on(self, costs: MachineCosts, faults: float | None = None) -> float:
         """Return the seconds of an iteration on a machine; `faults` in place of the usual number of page faults."""
@@ -145,6 +141,9 @@ def mean_of(observations: Sequence[Observation]) -> Observation:
 
 def fit_numbers(form: FittedNumbers, known: Sequence[Observation]) -> Cost:
     """Return the cost with the least sum of squares of log(predicted / measured). No number is below 0."""
+    # Importing scipy takes half a second, which a prediction does not need.
+    from scipy.optimize import least_squares
+
     start = form.start(known)
     faults = fmean(item.faults for item in known)
 

@@ -14,7 +14,6 @@ SIZES = (MIB, 8 * MIB, 64 * MIB, 256 * MIB)
 REPEATS = 5
 MIN_SECONDS = 0.01  # of a repeat: small copies are repeated in it
 FAULT_BYTES = 128 * MIB  # of each copy into new memory
-PAUSE_SECONDS = 5.0  # after which a virtual machine has given free memory back to its host
 
 
 def thread_counts(cores: int) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from dataflow.machine.measurement import PAUSE_SECONDS, MachineSamples, NewMemory
+from dataflow.machine.samples import PAUSE_SECONDS, MachineSamples, NewMemory
 from dataflow.records.machine import machine_line
 from dataflow.report.tables import Column, TextTable, format_range, format_significant, make_table
 from dataflow.units import format_bytes

@@ -10,7 +10,7 @@ import pytest
 from common import facts
 from dataflow.commands import machine as command
 from dataflow.errors import RecordError
-from dataflow.machine import copying, measurement, speeds
+from dataflow.machine import copying, measurement, samples, speeds
 
 SMALL = 2**18
 PAGES = SMALL // mmap.PAGESIZE
@@ -33,7 +33,7 @@ def test_a_measurement_is_kept_and_shown(small, tmp_path, capsys):
     path = tmp_path / "new" / "machine.json"
     assert command.main(["--output", str(path)]) == 0
     printed = capsys.readouterr().out
-    machine = measurement.load_machine(path)
+    machine = samples.load_machine(path)
     assert machine.cores == len(os.sched_getaffinity(0))
     assert {copies.bytes for copies in machine.warm_copies} == {2**16, SMALL}
     assert len(machine.round_trip_seconds) == 3
@@ -59,16 +59,16 @@ def test_copies_are_by_powers_of_two_and_by_all_cores(cores, counts):
     assert copying.thread_counts(cores) == counts
 
 
-def make_machine(**values) -> measurement.MachineSamples:
+def make_machine(**values) -> samples.MachineSamples:
     """Return a machine whose copies of 1 GB take 0.1 s by one thread, and 0.05 s by two."""
-    warm = [measurement.WarmCopies(10**9, threads, [0.1 / threads]) for threads in (1, 2)]
-    memory = measurement.NewMemory(10**9, 100_000, [0.3, 0.5])
+    warm = [samples.WarmCopies(10**9, threads, [0.1 / threads]) for threads in (1, 2)]
+    memory = samples.NewMemory(10**9, 100_000, [0.3, 0.5])
     known = {
         "measured_at": "", "environment": {}, "warm_copies": warm, "just_freed": memory, "freed_before": memory,
         "huge_pages": memory, "pickle_bytes": 1, "pickle_seconds": [1.0], "hash_bytes": 1, "hash_seconds": [1.0],
         "round_trip_seconds": [1.0],
     }  # fmt: skip
-    return measurement.MachineSamples(**known | values)
+    return samples.MachineSamples(**known | values)
 
 
 def test_a_page_fault_takes_what_a_copy_into_new_memory_takes_longer():
@@ -85,7 +85,7 @@ def test_another_file_is_no_machine(text, tmp_path):
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(RecordError, match=r"other\.json has no measurement of a machine"):
-        measurement.load_machine(path)
+        samples.load_machine(path)
 
 
 def test_facts_are_those_of_the_kernel(monkeypatch, tmp_path):

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep what configurations cost, as it was fitted to the campaigns, so that a prediction takes no second.
+
+python3 -m dataflow.analysis.stored_costs      writes results/campaigns/costs.json anew (make publish)
+"""
+
+from math import isfinite
+from pathlib import Path
+
+import msgspec
+
+from common.record import replace
+from dataflow.analysis.cost_model import Cost, MachineCosts
+from dataflow.analysis.result import Result
+from dataflow.errors import RecordError
+from dataflow.plan.options import CAMPAIGNS
+
+COSTS = CAMPAIGNS / "costs.json"
+DIGITS = 4  # of a stored number: more would differ from one computer to the next
+
+
+class StoredCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What an iteration of a configuration costs, by the mean of its times; its table and flow name the messages.
+
+    `fixed_seconds` are what copies and page faults do not explain of these messages. With large messages, they are
+    processes that wait for each other and work of the kernel, so they are taken as proportional to the bytes.
+    """
+
+    configuration: str
+    table: str
+    flow: str
+    iteration_bytes: int
+    readers_own_a_copy: bool
+    copies: float
+    faults: float
+    fixed_seconds: float
+    error: float  # rms over machines of log(predicted / measured)
+    factor: float | None  # multiplies and divides a prediction for 95 %; None: it is not known
+    machines: int
+
+    def seconds_on(self, costs: MachineCosts, size: int) -> float:
+        """Return the seconds of an iteration of so many bytes, with as many page faults and fixed seconds per byte."""
+        scale = size / self.iteration_bytes
+        besides = self.faults * costs.fault_seconds + self.fixed_seconds
+        return self.copies * costs.copy_seconds + besides * scale
+
+
+class CostFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The costs, and the campaigns to which they were fitted."""
+
+    campaigns: list[str]
+    costs: list[StoredCost]
+
+
+def fit_costs(folder: Path = CAMPAIGNS) -> CostFile:
+    """Return the costs of all configurations that campaigns of at least two machines explain."""
+    from dataflow.analysis.campaigns import load_campaigns  # these imports take time
+    from dataflow.analysis.machine_costs import fit_campaigns
+
+    campaigns = load_campaigns(folder)
+    explained = [fitted for fitted in fit_campaigns(campaigns) if fitted.of_mean.is_explained]
+    costs = [store(fitted.result, fitted.of_mean) for fitted in explained]
+    return CostFile(campaigns=[*campaigns], costs=costs)
+
+
+def store(result: Result, cost: Cost) -> StoredCost:
+    return StoredCost(
+        configuration=result.label,
+        table=result.table,
+        flow=result.workload.flow,
+        iteration_bytes=result.workload.bytes_per_iteration,
+        readers_own_a_copy=result.readers_own_a_copy,
+        copies=shorten(cost.copies),
+        faults=shorten(cost.faults),
+        fixed_seconds=shorten(cost.fixed_seconds),
+        error=shorten(cost.error),
+        factor=shorten(cost.factor) if isfinite(cost.factor) else None,
+        machines=cost.machines,
+    )
+
+
+def shorten(number: float) -> float:
+    return float(f"{number:.{DIGITS}g}")
+
+
+def load_costs(path: Path = COSTS) -> CostFile:
+    """Return the stored costs; raise RecordError if the file cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=CostFile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise RecordError(
+            f"{path} has no costs of configurations ({error}): make publish"
+        ) from None
+
+
+def main() -> None:
+    """Write the file anew."""
+    text = msgspec.json.format(msgspec.json.encode(fit_costs()), indent=1)
+    replace(COSTS, text + b"\n")
+
+
+if __name__ == "__main__":
+    main()
