@@ -418,6 +418,52 @@ def test_what_was_counted_and_not_timed_is_part_of_the_cost(made_recorder, monke
     assert made_recorder.describe_itself()["cpu_seconds"] == pytest.approx(7.0)
 
 
+def test_the_cost_is_cpu_time_and_the_call_takes_longer_by_the_clock(made_recorder):
+    """A recorder that waits for a core takes nothing from other programs, and the call waits, too."""
+    waiting = calls.ending_recording(lambda: time.sleep(0.2))
+    outer = made_recorder.enter()
+    waiting()
+    assert outer.own_seconds >= 0.2
+    assert made_recorder.own_seconds < 0.1
+
+
+def test_writing_lines_in_a_call_counts_once(made_recorder):
+    flush = calls.ending_recording(made_recorder.flush)
+    made_recorder.lines.append({"items": [0.5] * 100_000})
+    begin = time.thread_time()
+    flush()
+    passed = time.thread_time() - begin
+    assert 0.0 < made_recorder.own_seconds <= passed
+
+
+def test_writing_lines_in_the_thread_counts(made_recorder, tmp_path):
+    made_recorder.lines.append({"event": "get"})
+    made_recorder.start_flushing()
+    end = time.monotonic() + 20
+    while time.monotonic() < end and '{"event":"get"}' not in read_events(tmp_path):
+        time.sleep(0.05)
+    made_recorder.end()
+    assert made_recorder.own_seconds > 0.0
+
+
+def test_a_pause_while_an_entry_or_a_reading_is_measured_is_not_counted(made_recorder, monkeypatch):
+    """Else one pause would be counted for each call, and for each message."""
+    enter, readings = made_recorder.enter, calls.readings
+
+    def enter_late():
+        time.sleep(0.002)
+        return enter()
+
+    def read_late():
+        time.sleep(0.002)
+        return readings()
+
+    monkeypatch.setattr(made_recorder, "enter", enter_late)
+    monkeypatch.setattr(calls, "readings", read_late)
+    assert made_recorder.measure_entry() < 0.002
+    assert calls.measure_reading() < 0.002
+
+
 def test_each_call_and_each_reading_is_counted(made_recorder, put):
     made_recorder.message_seconds = 100.0
     assert made_recorder.entry_seconds > 0.0

@@ -84,6 +84,24 @@ def test_a_sample_is_written_at_the_start_and_at_the_end(raylet: list[Any]) -> N
     assert "raymeter-memory" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_waiting_for_a_raylet_costs_nothing_and_reading_its_answer_does(
+    raylet: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(with_references: bool = False) -> list[Any]:
+        time.sleep(0.2)
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+        return raylet
+
+    monkeypatch.setattr(ray_internals, "node_statistics", answer)
+    lines = Lines()
+    sampler = memory.Sampler(lines)
+    wait_until(lambda: lines.events)
+    sampler.stop()
+    assert 0.1 <= lines.own_seconds < 0.4  # at the start and at the end
+
+
 def test_a_raylet_that_does_not_answer_ends_the_samples_quietly(
     raylet: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

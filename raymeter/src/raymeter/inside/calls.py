@@ -97,11 +97,11 @@ def readings():
 
 
 def measure_reading():
-    """Return the seconds that `readings` takes, which are too few to be timed in each message."""
-    begin = time.perf_counter()
+    """Return the CPU time that `readings` takes, which is too short to be timed in each message."""
+    begin = time.thread_time()
     for _ in range(MEASURED_READINGS):
         readings()
-    seconds = time.perf_counter() - begin
+    seconds = time.thread_time() - begin
     recorder.readings = 0
     return seconds / MEASURED_READINGS
 
@@ -219,7 +219,7 @@ def replace(name, make_wrapper):
 
 
 def ending_recording(record):
-    """Return a function that calls `record`, and adds its time to that of the recorder.
+    """Return a function that calls `record`, and adds the time that it takes to the cost of the recorder.
 
     If `record` raises an error, recording ends in this process, and the function returns None.
     """
@@ -227,6 +227,7 @@ def ending_recording(record):
     @functools.wraps(record)
     def call(*arguments):
         begin = time.perf_counter()
+        cpu_begin = time.thread_time()
         try:
             return record(*arguments)
         except Exception as error:
@@ -235,7 +236,7 @@ def ending_recording(record):
         finally:
             current = recorder  # another thread may end recording meanwhile
             if current:
-                current.spend(time.perf_counter() - begin)
+                current.spend(time.thread_time() - cpu_begin, time.perf_counter() - begin)
 
     return call
 

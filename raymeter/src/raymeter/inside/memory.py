@@ -60,15 +60,21 @@ class Sampler:
         Most of its time, this thread waits for the raylet, and lets the program run. Raise an error if a node gives no
         answer, or if the event cannot be written.
         """
+        begin = time.thread_time()
+        try:
+            self.write_sample()
+        finally:
+            self.recorder.own_seconds += time.thread_time() - begin
+
+    def write_sample(self):
+        """Ask the nodes, and write what they say."""
         asked = time.time()
         replies = ray_internals.node_statistics(self.has_references)
-        begin = time.perf_counter()
         stores = describe_stores(replies)
         is_needed = self.has_references or self.needs_references(stores)
         if is_needed and self.copy_rate is None:
             self.copy_rate = stores["copy_rate"] = measure_copy()
         self.recorder.write(stores)
-        self.recorder.own_seconds += time.perf_counter() - begin
         if self.has_references:
             self.write_references(asked, replies)
         elif is_needed:
@@ -90,10 +96,8 @@ class Sampler:
         self.reference_seconds = time.perf_counter() - begin
 
     def write_references(self, asked, replies):
-        begin = time.perf_counter()
         for event in describe_references(asked, replies):
             self.recorder.write(event)
-        self.recorder.own_seconds += time.perf_counter() - begin
 
     def stop(self):
         """Write the last sample, before the driver leaves the cluster. No thread asks Ray after it."""

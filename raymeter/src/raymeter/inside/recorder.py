@@ -80,7 +80,7 @@ class CallScope:
     contained = 0  # references inside of the messages
     deserialise_seconds = 0.0
     small_bytes = 0  # of the messages that are not written
-    own_seconds = 0.0  # of the recorder, inside of the call
+    own_seconds = 0.0  # of the recorder, inside of the call, by the clock
     place = None  # line and function of the user's code, once they were looked for
     record = None
 
@@ -194,17 +194,17 @@ class Recorder:
         atexit.register(self.end)
 
     def measure_entry(self):
-        """Return the seconds that it takes to enter and leave a call, which are too few to be timed in each one."""
-        begin = time.perf_counter()
+        """Return the CPU time that it takes to enter and leave a call, which is too short to be timed in each one."""
+        begin = time.thread_time()
         for _ in range(MEASURED_ENTRIES):
             scope = self.enter()
             self.leave(scope)
-        seconds = time.perf_counter() - begin
+        seconds = time.thread_time() - begin
         self.next_number = 0
         return seconds / MEASURED_ENTRIES
 
     def all_own_seconds(self):
-        """Return what the recorder has taken, with what was counted and not timed."""
+        """Return the CPU time that the recorder has taken, with what was counted and not timed."""
         entries = self.next_number * self.entry_seconds
         readings = self.readings * self.reading_seconds
         return self.own_seconds + entries + readings
@@ -250,10 +250,12 @@ class Recorder:
             if not self.lines:
                 self.sleep_until_lines()
                 continue
+            begin = time.thread_time()
             try:
                 self.flush()
             except OSError:
                 return  # the next call ends recording
+            self.own_seconds += time.thread_time() - begin
 
     def sleep_until_lines(self):
         """Wait for the next line, without a look again and again. A line that came meanwhile is seen."""
@@ -288,10 +290,8 @@ class Recorder:
 
     def write_tasks(self, tasks):
         """Add what Ray has recorded, however much was written before. It is no part of the program's time."""
-        own_seconds = self.own_seconds
         self.lines += tasks
         self.flush()
-        self.own_seconds = own_seconds
 
     def position_of_result(self, task):
         """Return the position of a large result among those that its task stores one after the other, from 1.
@@ -323,13 +323,14 @@ class Recorder:
 
         If another thread takes them at the moment, wait so long at most, and then leave them to it. Raise OSError if
         they cannot be written, now or earlier: these lines are lost, and recording ends.
+
+        Its time is counted where it is called: in a call, it is a part of what the recorder takes there.
         """
         if self.has_failed:
             raise OSError("an earlier line was not written")
         waiting = self.take_lines(lock_seconds)
         if waiting:
             waiting.append(self.describe_itself())
-        begin = time.thread_time()  # without waiting for a thread of the program
         encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
         text = "".join(encode(event) + "\n" for event in waiting).encode()
         self.written_bytes += len(text)
@@ -339,7 +340,6 @@ class Recorder:
         except OSError:  # a full disk: recording ends
             self.has_failed = True
             raise
-        self.spend(time.thread_time() - begin)
 
     def describe_itself(self):
         """Return what the recorder has cost so far, its counts of calls, and how many messages it has left out.
@@ -536,9 +536,12 @@ class Recorder:
         else:
             self.spend_on_small_call(seconds, end)
 
-    def spend(self, seconds):
-        """Add time that the recorder took, which is no part of the call that runs."""
-        self.own_seconds += seconds
+    def spend(self, cpu_seconds, seconds):
+        """Add what the recorder took: CPU time to its cost, and the time by the clock to the call that runs.
+
+        While the recorder waits for a core, other programs use it, and the call that runs takes longer all the same.
+        """
+        self.own_seconds += cpu_seconds
         scope = self.scope()
         if scope is not None:
             scope.own_seconds += seconds

@@ -36,7 +36,7 @@ class RecorderCost:
     """What recording has cost a process so far, and the short calls that were only counted."""
 
     time: float = 0.0
-    own_seconds: float = 0.0
+    own_seconds: float = 0.0  # CPU time; mostly time by the clock in profiles of older versions
     cpu_seconds: float = 0.0  # of the process since it is recorded, with what recording took
     end_seconds: float = 0.0  # in which the driver has waited for what Ray knows of its tasks
     written_bytes: int = 0
