@@ -62,8 +62,13 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Options]:
         metavar="FILE",
         help="samples of `dataflow machine` (default: the newest in results/machines/)",
     )
-    add("--copy-gbps", type=positive, help="GB/s at which all cores together copy large messages")
-    add("--fault-us", type=positive, help="microseconds of a page fault")
+    add(
+        "--copy-gbps",
+        type=positive,
+        metavar="N",
+        help="GB/s at which all cores together copy large messages",
+    )
+    add("--fault-us", type=positive, metavar="N", help="microseconds of a page fault")
     arguments, given = parse_with_options(parser, argv)
     is_described = arguments.copy_gbps is not None and arguments.fault_us is not None
     if not is_described and (arguments.copy_gbps or arguments.fault_us):
