@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep what configurations cost, as it was fitted to the campaigns, so that a prediction takes no second.
 
-python3 -m dataflow.analysis.stored_costs      writes results/campaigns/costs.json anew (make publish)
+python3 -m dataflow.analysis.stored_costs      writes results/evidence/costs.json anew (make publish)
 """
 
 from math import isfinite
@@ -13,9 +13,9 @@ from common.record import replace
 from dataflow.analysis.cost_model import Cost, MachineCosts
 from dataflow.analysis.result import Result
 from dataflow.errors import RecordError
-from dataflow.plan.options import CAMPAIGNS
+from dataflow.plan.options import CAMPAIGNS, RESULTS
 
-COSTS = CAMPAIGNS / "costs.json"
+COSTS = RESULTS / "evidence" / "costs.json"
 DIGITS = 4  # of a stored number: more would differ from one computer to the next
 
 
