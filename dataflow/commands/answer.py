@@ -58,7 +58,7 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
         help="print all columns of the table, and not the most important ones",
     )
     arguments, given = parse_with_options(parser, argv)
-    transport = TRANSPORTS["store refs"]
+    transport = TRANSPORTS["store refs"]  # any one: records of all of them are ranked
     options, *others = make_options(transport, given)
     if others:
         raise UsageError(
@@ -68,6 +68,7 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    # Whether the flags fit each other or this machine is not checked: nothing is measured.
     return (
         arguments,
         given,
@@ -81,7 +82,10 @@ def start_of_machine(environment: Mapping[str, Any]) -> str:
 
 
 def measuring_command(given: Mapping[str, Any]) -> str:
-    """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
+    """Return the command that measures the recommended configurations.
+
+    Those that this machine cannot measure are left out. Raise UsageError if none is left.
+    """
     reasons = {
         variant.name: plan_variant(variant, given)[1] for variant in VARIANTS if variant.advice
     }
@@ -132,7 +136,11 @@ def last_day(results: Mapping[str, Any]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the ranking, or the command that measures. Return 1 if no record has the workload, else 0."""
+    """Print the ranking, or the command that measures. Return 1 if no record has the workload, else 0.
+
+    Only records of this start of this machine count, or with --any-machine those of the start that has most. Raise
+    UsageError for wrong flags, or if this machine cannot measure it either, and RecordError for damaged records.
+    """
     arguments, given, plan = parse_command(argv)
     from dataflow.analysis.comparison import is_asked_for  # imports take time, as in run.py
     from dataflow.analysis.result import Result

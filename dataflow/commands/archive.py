@@ -54,7 +54,10 @@ def find_obstacle(folder: Path) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Archive the records of each folder, and return 0; raise UsageError for one in which nothing can be archived."""
+    """Archive the records of each folder, and return 0; raise UsageError for one in which nothing can be archived.
+
+    It waits until other measurements on this machine have ended. Raise RecordError if an archive cannot be written.
+    """
     arguments = parse_command(argv)
     folders: list[Path] = []
     for top in arguments.folders:

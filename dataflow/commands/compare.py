@@ -106,6 +106,7 @@ def parse_share(text: str) -> float:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the flags of this verb; raise UsageError for a wrong one. Whether OLD and NEW exist is checked later."""
     parser = VerbParser(__doc__, "python3 -m dataflow compare OLD NEW [flags]")
     parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
     parser.add_argument("new", type=Path, metavar="NEW", help="the same, compared with OLD")
@@ -173,9 +174,10 @@ def label_flows(results: Iterable[Result]) -> dict[str, str]:
 
 
 def compare_campaign(folder: Path, new: Sequence[Result]) -> None:
-    """Print whether the published campaigns of other boots confirm NEW; raise UsageError if there are none.
+    """Print whether the published campaigns of other boots confirm NEW.
 
-    Campaigns of NEW's own boot would: they are nearly equal.
+    Campaigns of NEW's own boot are left out: they are nearly equal to it. Raise UsageError if there are no others, or
+    if none has a configuration of NEW with the same baseline.
     """
     published = load_campaigns(folder)
     others = of_other_boots(published, new)
@@ -190,7 +192,7 @@ def compare_campaign(folder: Path, new: Sequence[Result]) -> None:
 
 
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
-    """Print for each ratio of one campaign whether it lies in the interval of those that are published.
+    """Print whether each ratio of one campaign lies in the published interval, and which published ones it lacks.
 
     Raise UsageError if no configuration is on both sides with the same baseline.
     """
@@ -266,7 +268,12 @@ def check_side(path: Path, results: Sequence[Result]) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
+    """Print the comparison. Return 0, or 1 if --fail-above finds a loss.
+
+    Raise RecordError for records that cannot be read, that do not fit each other or, without --mixed, that are of
+    different machines, versions or boots, which a folder of campaigns may have. Raise UsageError if --fail-above cannot
+    judge a configuration, or campaigns cannot judge NEW.
+    """
     arguments = parse_arguments(argv)
     limit = arguments.fail_above
     old = group_results(files.load_all([arguments.old]))

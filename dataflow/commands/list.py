@@ -65,7 +65,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def make_columns(planned: Mapping[str, PlannedVariant], numbers: Mapping[str, int]) -> list[Any]:
-    """Return the columns of the table; `numbers` has the numbers of reasons that are not in it."""
+    """Return the columns of the table; `numbers` has the numbers of reasons that are printed below it.
+
+    The times are from the published campaigns; raise RecordError if one of their records cannot be read.
+    """
     from dataflow.report.tables import Column
 
     durations = read_durations()

@@ -38,7 +38,10 @@ def new_path(measured_at: str, cores: int) -> Path:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure, save the samples, and print them with their spread. Raise RecordError if the file can't be written."""
+    """Measure, save the samples, and print them with their spread. Raise RecordError if the file can't be written.
+
+    It waits until other measurements on this machine have ended.
+    """
     arguments = parse_command(argv)
     # These imports take time, and a wrong flag should not wait.
     from dataflow.machine.measurement import measure_machine

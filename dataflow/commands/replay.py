@@ -43,7 +43,7 @@ class Profile:
 
 
 def make_parser() -> VerbParser:
-    """Return the parser of the flags."""
+    """Return the parser of the flags. `run` checks whether the numbers are possible, and `load_profile` the folder."""
     parser = VerbParser(__doc__, "python3 -m dataflow replay PROFILE [flags]")
     parser.add_argument(
         "folder", type=Path, metavar="PROFILE", help="a profile that raymeter has written"
@@ -121,7 +121,8 @@ def judge(profile: Profile, seconds: float) -> str:
 def main(argv: Sequence[str]) -> int:
     """Measure the messages of a profile, and say whether the replay holds; return the exit code of `run`.
 
-    With --dry-run, only print what would be measured. Raise UsageError if the folder has no profile.
+    With --dry-run, only print what would be measured. Raise UsageError if the folder has no profile or `run` rejects a
+    flag, and RecordError if the profile was measured before.
     """
     arguments = make_parser().parse_all(argv)
     profile = load_profile(arguments.folder)

@@ -27,7 +27,10 @@ COMMIT = re.compile(r'"git_commit": *"([0-9a-f]{40})"')
 
 
 def parse_command(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the flags. Without records, they are the newest own ones or the published ones, which are printed."""
+    """Return the flags; raise UsageError for a wrong one. Whether the records exist is checked later.
+
+    Without records, they are the newest own ones or the published ones, whose paths are printed.
+    """
     parser = VerbParser(__doc__, "python3 -m dataflow report [RECORDS ...] [flags]")
     add = parser.add_argument
     add("records", nargs="*", type=Path, help="records, or folders of records")
@@ -118,7 +121,7 @@ def count_ages(results: Sequence[Any], folder: Path) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print tables and write charts; return 0, or 1 if a result is impossible. Raise RecordError for other records."""
+    """Print tables, write charts; return 0, or 1 for an impossible result. Raise RecordError for unusable records."""
     arguments = parse_command(argv)
     from dataflow.analysis.comparison import check_one_machine  # imports take time, as in run.py
     from dataflow.analysis.result import group_results

@@ -162,8 +162,8 @@ def check_quotes(configurations: Sequence[str]) -> None:
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:
     """Return what is measured or skipped, and where its records go.
 
-    Raise UsageError if all of it is skipped, if a flag or a name is wrong, or if --output does not fit the number of
-    records.
+    Raise UsageError if all of it is skipped, if a flag or a name is wrong, if --output does not fit the number of
+    records or, outside of a suite, if memory is too small. Records that are there already are found later.
     """
     is_paired = arguments.paired or arguments.against
     table = "paired" if is_paired else ""
@@ -171,7 +171,7 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     output = arguments.output or RESULTS / f"run-{now}"
     if arguments.suite:
-        items = supervisor.plan_suite(names, arguments.suite, given, output, table)
+        items = supervisor.plan_suite(names, arguments.suite, given, folder=output, table=table)
     else:
         planned = plan_configurations(arguments, given, table)
         if len(planned) == 1 and not arguments.against:
@@ -252,9 +252,10 @@ def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[
 def print_plans(
     items: Sequence[Item], remaining: Sequence[Plan], arguments: argparse.Namespace, output: Path
 ) -> None:
-    """Print the messages, what is measured of each configuration, the expected time of all, and where records go.
+    """Print the messages, what is measured of each configuration, the expected time if it is known, and the output.
 
-    The memory is without Ray's own. `remaining` has the plan of each run that is not measured yet.
+    The memory is without Ray's own. `remaining` has the plan of each run that is not measured yet. Raise RecordError if
+    a record of the published campaigns, which tell the times, cannot be read.
     """
     # Imports take time, and a wrong flag should not wait.
     from dataflow.report.render import print_flow, print_table, print_text
@@ -305,8 +306,9 @@ def continue_records(
 ) -> Sequence[Item]:
     """Give items the finished runs that the folder has of them (--continue), and return those that it has no record of.
 
-    Raise UsageError if the folder has records of another measurement, if it has an archive and `is_continued` is
-    false, or if a record was made with other flags, on another machine or by another commit.
+    Without `is_continued`, return all items; `new_records` rejects those whose files exist. Raise UsageError if the
+    folder has records of another measurement, if it has an archive and `is_continued` is false, or if a record was made
+    with other flags, on another machine or by another commit, and RecordError if it cannot be read.
     """
     others = {*find_files(folder.path)} - {item.path for item in items} - {folder.archive}
     if others:
@@ -327,10 +329,10 @@ def continue_records(
 def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
     """Print the tables, draw the charts, and compare. Return 0, or the exit code of the report or comparison.
 
-    Return 1 if all records had to be saved elsewhere.
+    Return 1 if all records had to be saved elsewhere. Raise RecordError if the charts cannot be written.
     """
     if len(items) == 1:
-        show_record(items[0], bool(arguments.columns))
+        show_record(items[0], has_all_columns=bool(arguments.columns))
         return 0
     from dataflow.commands import compare, report  # they import matplotlib
 
@@ -397,7 +399,11 @@ def find_exit_code(codes: Sequence[int], measured: Sequence[Item], report_code: 
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure, and return the exit code that --help explains. The runs that have finished are kept in any case."""
+    """Measure, and return the exit code that --help explains. The runs that have finished are kept in any case.
+
+    It waits until other measurements on this machine have ended. Raise UsageError, before the first run, if it cannot
+    be measured as it was asked for, and RecordError if records cannot be read or written.
+    """
     arguments, given = parse_arguments(argv)
     items, output = plan_items(arguments, given)
     groups = group_items(arguments, [item for item in items if not item.skipped])

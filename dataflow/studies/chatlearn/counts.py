@@ -125,10 +125,10 @@ def collect_counts(
     settled = full[max(0, chatlearn_flags(plan.options).relay_episodes - 1) :]
     episodes = [add_operations(by_worker) for by_worker in settled]
     measured = Measured(
-        episodes[-1] if episodes else dict.fromkeys(OPERATIONS, 0),
-        find_message_bytes(groups),
-        find_replica_order(timed),
-        add_messages(timed),
+        operations=episodes[-1] if episodes else dict.fromkeys(OPERATIONS, 0),
+        message_bytes=find_message_bytes(groups),
+        replica_order=find_replica_order(timed),
+        received_messages=add_messages(timed),
     )
     return measured, describe_first_difference(episodes)
 

@@ -57,7 +57,7 @@ class StreamDataset(Actor):
     def begin_episode(self, queue: Any) -> None:
         """Start an episode: with a relay buffer, read all its messages now; else note how many next() has to read.
 
-        `queue` has the references to its messages.
+        `queue` has the references to its messages. If a model failed to make one, reading it raises that error.
         """
         self.queue = queue
         self.acknowledgements: list[Any] = []  # for the driver, one per message

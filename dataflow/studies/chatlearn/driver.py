@@ -27,6 +27,10 @@ class Driver:
     """
 
     def __init__(self, workers: WorkerGroup) -> None:
+        """Start the processes of models and of any trainers, and make the queues, unless each episode makes new ones.
+
+        Raise Ray's error if the process of a model cannot be constructed. Those of trainers are not waited for.
+        """
         self.workers = workers
         self.plan = workers.plan
         self.flow = workers.sent_flow

@@ -113,9 +113,10 @@ def chatlearn_flags(options: Any) -> ChatLearnFlags:
 
 
 def add_tasks(options: Any, flow: Flow) -> Added:
-    """Return the flow with a reader of its results if it has a trainer, and what further processes need.
+    """Return the flow, with a reader of its results for --sink trainer, and what further processes need.
 
-    The reader acknowledges each iteration to the driver.
+    The reader acknowledges each iteration to the driver. Raise ValueError if --replicas or --ranks cannot be read.
+    Whether the flow has the models that they name is checked later, in rules.py.
     """
     flags = chatlearn_flags(options)
     layouts = flags.layouts(flow.actors)
@@ -131,7 +132,14 @@ def add_tasks(options: Any, flow: Flow) -> Added:
     memory_bytes += kept_episodes * options.group_size * memory_per_message
     stored_bytes = kept_episodes * sum(micro_batch_bytes(edge.message) for edge in edges)
     trainers = flags.trained_models(flow.name) * flags.data_parallel
-    return Added(trained, ("trainer",), stored_bytes, memory_bytes, further, trainers)
+    return Added(
+        trained,
+        timed_names=("trainer",),
+        stored_bytes=stored_bytes,
+        memory_bytes=memory_bytes,
+        processes=further,
+        cpu_processes=trainers,
+    )
 
 
 def memory_of_further_processes(flow: Flow, layouts: dict[str, ModelLayout], in_flight: int) -> int:

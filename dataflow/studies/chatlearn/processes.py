@@ -22,9 +22,10 @@ class ModelProcesses:
 
 
 def start_processes(workers: WorkerGroup) -> dict[str, ModelProcesses]:
-    """Start the actors of all models, and return their processes. All are workers of the run, and verify messages.
+    """Start the actors of all models, and of the dataset if there is one, and return their processes.
 
-    The progress table has one row per model. It names the process that is started first.
+    All are workers of the run, and verify messages. Raise Ray's error if one cannot be constructed. The progress table
+    has one row per model. It names the process that is started first.
     """
     workers.start(ChatLearnActor, codec=HOST)
     progress = workers.driver.progress
@@ -53,7 +54,7 @@ def find_actors(model: str, layout: ModelLayout, actors: dict[str, Any]) -> list
 
 
 def start_further_processes(workers: WorkerGroup, model: str, layout: ModelLayout) -> None:
-    """Start the processes of a model besides its first one, on the same node."""
+    """Start the processes of a model besides its first one, on the same node. It does not wait for them."""
     node = workers.worker_nodes[model]
     settings = actor_settings(workers, node)
     for replica in range(layout.replicas):

@@ -31,9 +31,9 @@ class ReplicaInbox(Inbox):
     def verify(
         self, first: int, last: int, digests: Digests, wrong: Counter[str], views: Views
     ) -> None:
-        """Verify those of the messages `first` to `last` that this replica gets.
+        """Verify those of the messages `first` to `last` that this replica gets, and add the wrong bytes to `wrong`.
 
-        All bytes of a message that is missing are wrong.
+        All bytes of a message that is missing, or one too many, are wrong.
         """
         numbers = range(first, last + 1)
         due = [number for number in numbers if self.layout.replica_of(number) == self.replica]

@@ -24,7 +24,10 @@ TRAINER_FLAGS = (
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
-    """Yield one line for each rule that is broken: what is wrong, and what to do."""
+    """Yield one line for each rule that is broken: what is wrong, and what to do.
+
+    Raise ValueError if --replicas or --ranks cannot be read.
+    """
     given = options.configuration_flags
     names = [name for name in ChatLearnFlags.__dataclass_fields__ if name in given]
     if not is_chatlearns_transport(transport):
@@ -100,7 +103,7 @@ def find_trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
 def find_sample_error(options: Any, flow: Flow) -> str:
     """Return why the results of a flow cannot be cut into samples, and what to do; "" if they can be.
 
-    They can if every field has one entry per sample, and all have as many.
+    They can if every field has one entry per sample, and all have as many, at most MAX_SAMPLES.
     """
     # The catalogue has the flows of this study, and imports it first.
     from dataflow.flows.catalogue import FLOWS_OF_FIELDS

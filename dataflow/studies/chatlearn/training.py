@@ -22,9 +22,10 @@ class Training:
     """The trained models behind StreamDataset."""
 
     def __init__(self, workers: WorkerGroup) -> None:
-        """Prepare the models of a plan with ChatLearn's dataset.
+        """Start the trained models of a plan with ChatLearn's dataset, and do not wait for them.
 
-        rules.py has rejected flags with which a global batch is not divided evenly into the micro-batches of all ranks.
+        rules.py has rejected flags with which a global batch is not divided evenly into the micro-batches of all ranks,
+        and results whose messages have different numbers of samples.
         """
         plan = workers.plan
         flags = chatlearn_flags(plan.options)

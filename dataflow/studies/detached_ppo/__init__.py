@@ -56,10 +56,11 @@ class DetachedPpoSizes:
 
 
 def build_detached_ppo(sizes: DetachedPpoSizes) -> Flow:
-    """Makers and trainers as in coati/ray/utils.py, get_receivers_per_sender; raise ValueError for impossible sizes.
+    """Return the flow of makers and trainers, as in coati/ray/utils.py, get_receivers_per_sender.
 
     With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
-    Only the flag --items checks `items`: of another text than "views" and "batch", the samples are clones.
+    Only the flag --items checks `items`: of another text than "views" and "batch", the samples are clones. Raise
+    ValueError for an unknown model, for a prompt as long as a sample, and if a trainer would get no sample.
     """
     makers = sizes.makers
     ppo_trainers = sizes.ppo_trainers
@@ -157,7 +158,10 @@ def experience(count: int, batch_size: int, tokens: int, actions: int, items: st
 
 
 def two_models(model: str, scale: float, lora_rank: int) -> list[Field]:
-    """Return the tensors of an actor and a critic in float16. The critic has one more linear layer, with one output."""
+    """Return the tensors of an actor and a critic in float16; raise ValueError for an unknown model.
+
+    Without `lora_rank`, the critic has one more linear layer, with one output.
+    """
     fields = model_fields(model, scale, lora_rank)
     first = fields[0]
     if first.name == "flat":  # as many bytes in float16

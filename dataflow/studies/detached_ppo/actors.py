@@ -35,7 +35,8 @@ class CallingActor(Actor):
     def call(self, task, source, message):
         """Take a message, and with the last one of a task, run it and all that follows.
 
-        Return the messages for the driver by task, and the calls that were made.
+        Return the messages for the driver by task, and the calls that were made, for whose ends it does not wait. Both
+        are empty before the last message.
         """
         form = self.edges[source].message
         if self.buffer is not None and form != ACKNOWLEDGEMENT and not form.is_parameters:
@@ -50,7 +51,10 @@ class CallingActor(Actor):
         return self.run_and_call(task, *messages)
 
     def run_and_call(self, task, *messages):
-        """Run a task, and all that follows on this actor. Return the same as `call`."""
+        """Run a task, and all that follows on this actor, and call the readers of the results without waiting for them.
+
+        Return the messages for the driver by task, and the calls that were made.
+        """
         message = self.forward_step(task, *messages)
         flow = self.sent_flow
         results = {task: message} if task in flow.returns else {}
@@ -89,7 +93,11 @@ def map_lists(function, payload, message):
 
 
 def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connection:
-    """Do as ColossalAI: a sender calls each of its readers with the payload itself."""
+    """Do as ColossalAI: a sender calls each of its readers with the payload itself.
+
+    With `has_replay_buffer`, a reader puts experience into a queue and takes it out again. Raise Ray's error if an
+    actor cannot be constructed.
+    """
     workers.start(CallingActor, codec=HOST)
     flow = workers.sent_flow
     actors = workers.actors

@@ -90,7 +90,10 @@ class HttpPeer(Peer):
     """A server in each reader, and a connection per message of the flow, which stays open."""
 
     def __init__(self, endpoint):
-        """Start the server in a thread of its own, and make a connection to the server of each reader."""
+        """Start the server in a thread of its own, and make a connection to the server of each reader.
+
+        It waits until these readers have published their ports; the supervisor ends a run that does not start.
+        """
         super().__init__(endpoint)
         self.encode, self.decode = ENCODINGS[self.plan.transport.name]
         self.received: dict[Edge, queue.SimpleQueue] = {

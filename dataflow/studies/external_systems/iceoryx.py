@@ -19,6 +19,10 @@ class IceoryxPeer(Peer):
     """
 
     def __init__(self, endpoint):
+        """Subscribe to the messages that this worker reads; prepare to send once all of its readers have subscribed.
+
+        It waits for them without a limit: the supervisor ends a run that does not start.
+        """
         super().__init__(endpoint)
         import iceoryx2
 

@@ -23,6 +23,10 @@ class NixlPeer(Peer):
     """An agent per worker, and a buffer per message that it reads and iteration in flight."""
 
     def __init__(self, endpoint):
+        """Register all memory of messages, publish where this worker receives, and wait until its peers have done so.
+
+        There is no limit of time: the supervisor ends a run that does not start.
+        """
         super().__init__(endpoint)
         from nixl._api import nixl_agent, nixl_agent_config
 

@@ -126,6 +126,10 @@ class ZmqPeer(Peer):
     """A push socket per message that is sent, a pull socket per message that is received."""
 
     def __init__(self, endpoint):
+        """Bind a socket per message that is read, and connect one per message that is sent.
+
+        It waits for the addresses of readers without a limit: the supervisor ends a run that does not start.
+        """
         super().__init__(endpoint)
         import zmq
 
@@ -161,6 +165,10 @@ class FlightPeer(Peer):
     """A Flight server per reader, and a do_put per message: a record batch of one row, with a column per part."""
 
     def __init__(self, endpoint):
+        """Start a server that puts what it gets into a queue per edge, and make a client of each reader's server.
+
+        It waits for the addresses of readers without a limit: the supervisor ends a run that does not start.
+        """
         super().__init__(endpoint)
         import pyarrow
         from pyarrow import flight

@@ -60,7 +60,10 @@ def to_tensordict(payload: Payload, message: Message) -> Any:
 
 
 def from_tensordict(received: Any, edge: Edge) -> Payload:
-    """Return the payload with a view of each sample of a list; raise RunFailed if it is no TensorDict."""
+    """Return the payload with a view of each sample of a list; raise RunFailed if it is no TensorDict.
+
+    A flat message is returned unchanged.
+    """
     if edge.message.is_flat:
         return received
     if not isinstance(received, TensorDict):

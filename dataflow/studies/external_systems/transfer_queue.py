@@ -41,7 +41,10 @@ def get_rows(metadata):
 
 
 def by_transfer_queue(workers: WorkerGroup) -> Connection:
-    """Do as verl with TransferQueue: actors put and get rows in its storage, and calls carry their metadata."""
+    """Do as verl with TransferQueue: actors put and get rows in its storage, and calls carry their metadata.
+
+    Raise Ray's error if an actor cannot be constructed.
+    """
     os.environ["TQ_LOGGING_LEVEL"] = "ERROR"  # of all processes that Ray starts, too
     import transfer_queue  # `make peers` installs it
 
@@ -68,7 +71,10 @@ def by_transfer_queue(workers: WorkerGroup) -> Connection:
 
     data_paths = {str(edge): "TransferQueue, SimpleStorage" for edge in flow.edges}
     return Connection(
-        submit, collect, data_paths, {"controller, storage units": time.perf_counter() - start}
+        submit,
+        collect,
+        data_paths,
+        setup_seconds={"controller, storage units": time.perf_counter() - start},
     )
 
 

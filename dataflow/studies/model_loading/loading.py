@@ -68,7 +68,7 @@ def publish_module(module: Module, way: str, folder: Path, message: Message) -> 
         return ray.put({name: to_array(tensor) for name, tensor in tensors.items()})
     if way == "shared-memory":
         path = f"{SHARED_MEMORY}/{folder.name}/weights"
-        buffer = map_file(path, "w+", message.packed_bytes)
+        buffer = map_file(path, mode="w+", size=message.packed_bytes)
         parts = split_buffer(buffer, message)
         pack(tensors, message, parts)
     elif way == "safetensors":
@@ -93,7 +93,7 @@ def load_module(published: Any, way: str, message: Message) -> Module:
             field.name: from_array(arrays[field.name], field.dtype) for field in message.fields
         }
     elif way == "shared-memory":
-        tensors = unpack(map_file(published, "r"), message)
+        tensors = unpack(map_file(published, mode="r"), message)
     elif way == "safetensors":
         tensors = safetensors.torch.load_file(published)
     else:
@@ -139,7 +139,10 @@ class LoadingPart(Part):
         return seconds
 
     def load(self, folder: Path, way: str, message: Message) -> Load:
-        """Return the times of a load and of two reads; raise RunFailed if the bytes are not the published ones."""
+        """Return the times of a load and of two reads, and by how much the memory of all processes grew.
+
+        Raise RunFailed if the bytes are not the published ones.
+        """
         published, expected = pickle.loads((folder / "published").read_bytes())
         before = memory_bytes(folder)
         times = [time.perf_counter()]

@@ -65,7 +65,11 @@ class Schedule:
         return min(self.chunks * batches, begun)
 
     def order(self, stage: int, stages: int, batches: int) -> Order:
-        """Return the tasks of a stage in their order. Stages change the chunk after as many micro-batches as stages."""
+        """Return the tasks of a stage in their order, each as its kind, micro-batch and chunk (from 0).
+
+        Stages change the chunk after as many micro-batches as stages. `check_schedule` has rejected numbers that do not
+        fit.
+        """
         forwards = self._passes(FORWARD, stages, batches)
         backwards = self._passes(BACKWARD, stages, batches)
         weights = [(WEIGHTS, batch, chunk) for _, batch, chunk in backwards]
@@ -196,7 +200,7 @@ class PipelineSizes:
 
 
 def build_pipeline(sizes: PipelineSizes) -> Flow:
-    """Activations and gradients are bfloat16 tensors of [batch_size, sequence_length, hidden_size].
+    """Return the flow of a step. Activations and gradients are bfloat16: [batch_size, sequence_length, hidden_size].
 
     `task_seconds` is the time of the forward pass of a micro-batch in a stage, and of each half of the backward pass. A
     chunk takes its share of it. Raise ValueError for an unknown schedule, and for numbers that do not fit.

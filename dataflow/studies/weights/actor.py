@@ -30,6 +30,7 @@ class WeightsPart(Part):
     traced = {"write": "copy"}  # noqa: RUF012
 
     def __init__(self, endpoint: Any) -> None:
+        """Take over the copies of --copy-out. With --message indices, send only what changes."""
         super().__init__(endpoint)
         self.times = UpdateTimes()
         self.edges = parameter_edges(endpoint)

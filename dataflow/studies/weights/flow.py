@@ -45,7 +45,7 @@ class WeightsSizes:
 
 
 def build_weights(sizes: WeightsSizes) -> Flow:
-    """Trainers send the tensors of a model to rollouts, which install them and acknowledge.
+    """Return a flow in which trainers send the tensors of a model to rollouts, which install them and acknowledge.
 
     Each sender sends its part of the tensors to every receiver; with `sharded`, only to the rollout of its own number.
     `bucket_size` is in bytes; 0: one message per sender. Raise ValueError for an unknown model, and for numbers that do

@@ -32,6 +32,7 @@ class Parameters:
     """The tensors that a receiver serves. `tasks` has the messages that each of its tasks installs, in their order."""
 
     def __init__(self, tasks: Mapping[str, Sequence[Message]]) -> None:
+        """Serve nothing before the first update. `tasks` has the messages that each task installs, in their order."""
         self.tasks = [*tasks]
         # A read needs a whole sequence number and an end that does not overlap it.
         fields: list[Field] = []
@@ -56,7 +57,10 @@ class Parameters:
             self.changes += 1
 
     def install(self, task: str, payloads: Sequence[Any]) -> float:
-        """Hold a task's tensors, and return 0. With those of the last task, serve all, and return the stall (s)."""
+        """Hold a task's tensors, and return 0. With those of the last task, serve all, and return the stall (s).
+
+        `served` has only those that are large enough to be read. The first update starts the thread that reads them.
+        """
         self.arrived[task] = payloads
         if len(self.arrived) < len(self.tasks):
             return 0.0

@@ -63,7 +63,7 @@ def zero(
         f"ZeRO stage {zero_stage} of {model}{scale}, {zero_ranks} ranks",
         ACKNOWLEDGEMENT,
         tasks,
-        names,
+        returns=names,
     )
 
 
