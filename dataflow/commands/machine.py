@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure this machine without Ray, in at most 20 seconds: what it takes to copy bytes, and to get memory for them.
 
-    python3 -m dataflow machine
+    python3 -m dataflow machine --output mine.json
     taskset -c 0 python3 -m dataflow machine       one core of it
 
 The samples are kept in results/machines/, from which `predict` reads them.
@@ -14,6 +14,7 @@ from typing import Any
 
 from common.origin import hash_boot
 from common.record import only_measurement, save
+from dataflow.errors import RecordError
 from dataflow.plan.command_line import VerbParser
 from dataflow.plan.options import RESULTS
 
@@ -37,19 +38,32 @@ def new_path(measured_at: str, cores: int) -> Path:
     return MACHINES / f"{time}-{hash_boot()[:4]}-{cores}.json"
 
 
+def prepare(path: Path) -> None:
+    """Make the folder of a new file; raise RecordError if that can't be done, or if the file exists."""
+    if path.exists():
+        raise RecordError(f"{path} exists: give another name, or move it away")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"cannot write {path} ({error.strerror}): give another name") from None
+
+
 def main(argv: Sequence[str]) -> int:
     """Measure, save the samples, and print them with their spread. Raise RecordError if the file can't be written.
 
     It waits until other measurements on this machine have ended.
     """
-    arguments = parse_command(argv)
+    path = parse_command(argv).output
+    if path is not None:
+        prepare(path)
     # These imports take time, and a wrong flag should not wait.
     from dataflow.machine.measurement import measure_machine
 
     with only_measurement():
         machine = measure_machine()
-    path = arguments.output or new_path(machine.measured_at, machine.cores)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path is None:
+        path = new_path(machine.measured_at, machine.cores)
+        prepare(path)
     save(path, machine)
     print_machine(machine)
     print(f"samples: {path}")

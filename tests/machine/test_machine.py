@@ -41,6 +41,17 @@ def test_a_measurement_is_kept_and_shown(small, tmp_path, capsys):
         assert text in printed
 
 
+@pytest.mark.parametrize("name", ["there.json", "there.json/machine.json", "folder"])
+def test_a_file_that_can_not_be_made_is_rejected_before_anything_is_measured(
+    name, tmp_path, monkeypatch
+):
+    (tmp_path / "there.json").touch()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr(measurement, "measure_machine", None)
+    with pytest.raises(RecordError, match="give another name"):
+        command.main(["--output", str(tmp_path / name)])
+
+
 def test_new_memory_has_a_page_fault_for_each_page(small):
     _, faults = copying.time_new_memory(0.0, repeats=2)
     assert PAGES <= faults < PAGES + 100  # other threads may have some

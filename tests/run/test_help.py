@@ -16,7 +16,7 @@ from made_records import make_run
 
 from common.flags import make_parser
 from dataflow import __main__ as program
-from dataflow.commands import answer, archive, compare, replay, report, run
+from dataflow.commands import answer, archive, compare, machine, predict, replay, report, run
 from dataflow.commands import list as list_command
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import FLOWS
@@ -30,12 +30,25 @@ PARSERS = {
     "archive": archive.parse_command,
     "answer": answer.parse_command,
     "compare": compare.parse_arguments,
+    "machine": machine.parse_command,
+    "predict": predict.parse_command,
     "replay": replay.make_parser().parse_all,
     "report": report.parse_command,
 }
 OF_NODES = ("--nodes", "--rate", "--command")  # each has a value
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-VERBS_OF_THE_SUITE = ("run", "list", "report", "compare", "answer", "nodes", "replay", "archive")
+VERBS_OF_THE_SUITE = (
+    "run",
+    "list",
+    "report",
+    "compare",
+    "answer",
+    "machine",
+    "predict",
+    "nodes",
+    "replay",
+    "archive",
+)
 
 
 def find_docstrings(path):
@@ -197,7 +210,7 @@ def test_version_is_that_of_the_project(capsys):
 
 @pytest.mark.parametrize(("verb", "advice"), [
     ("profile", ": the program raymeter profiles, as in `raymeter train.py` (docs/profile.md)"),
-    ("explain", ": give run, list, report, compare, answer, nodes, replay, archive"),
+    ("explain", ": give run, list, report, compare, answer, machine, predict, nodes, replay, archive"),
     ("rport", ": did you mean report?"),
 ])  # fmt: skip
 def test_an_unknown_verb_is_one_line_and_a_suggestion_is_similar(verb, advice):
