@@ -151,7 +151,10 @@ class BarChart:
 
 
 def read_records(paths: Sequence[Path]) -> list[ScriptRecord]:
-    """Return the records in these files and below these folders; raise SuiteError if one of them has none."""
+    """Return the records in these files and below these folders.
+
+    Raise SuiteError without paths, if one of them does not exist or has no records, or if a record cannot be read.
+    """
     if not paths:
         raise SuiteError("there are no records in results/: run one of the two scripts")
     records: list[ScriptRecord] = []
@@ -210,7 +213,10 @@ def make_chart(records: Iterable[ScriptRecord], left_out: LeftOut) -> BarChart:
 
 
 def choose_compared(records: Iterable[ScriptRecord], left_out: LeftOut) -> list[ScriptRecord]:
-    """Return the records of equal work with the newest messages; raise SuiteError if there are none."""
+    """Return the records of equal work with the newest messages; add the others to `left_out`.
+
+    Raise SuiteError if there are none.
+    """
     measured = []
     candidates = []
     for record in records:
@@ -256,7 +262,11 @@ def count_ok(record: ScriptRecord) -> int:
 
 
 def collect_bars(records: Sequence[ScriptRecord], left_out: LeftOut) -> list[Bar]:
-    """Return a bar per configuration and machine. Its disturbed runs count only if it has no others."""
+    """Return a bar per configuration and machine that has runs which count. Copies of a run count once.
+
+    Disturbed runs count only if there are no others. Runs that do not count are added to `left_out`: disturbed, not
+    settled, or with readers that get a view. Failed and skipped runs are passed over.
+    """
     has_quiet_runs = {key_of(record) for record in records if any(map(is_quiet, record.runs))}
     bars: dict[tuple[str, str], Bar] = {}
     for record in records:
@@ -489,6 +499,10 @@ def choose_records(paths: Sequence[Path], left_out: LeftOut) -> list[ScriptRecor
 
 
 def main() -> None:
+    """Draw the records that the user names, or the newest ones, and print their times.
+
+    Exit with one line if the records cannot be read or compared, or if the chart cannot be written.
+    """
     parser = OneLineParser(__doc__)
     parser.add_argument("records", nargs="*", type=Path, help="records, or folders of records")
     paths = parser.parse_args().records or find_newest(RESULTS)

@@ -101,7 +101,10 @@ DIRECT = ("nccl", "cuda-ipc")
 
 
 def compile_graph(flags, models):
-    """Return the compiled graph of the models, and the communicator of cuda-ipc or None."""
+    """Return the compiled graph of the models when its actors have started, and the communicator of cuda-ipc or None.
+
+    With cuda-ipc, raise SuiteError if the models are on different GPUs or nodes.
+    """
     chain = CHAINS[flags.transport]
     communicator = None
     if flags.transport == "cuda-ipc":
@@ -134,12 +137,13 @@ def check_copies(communicator, flags, iterations):
 
 
 def main(flags):
+    """Measure the transport, save the record, and print the times. Exit with 1 after an error, or 130 after Ctrl-C."""
     with recorded_run(flags) as run:
         run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device, flags.gpus)
         run.host_copy_seconds = measure_host_copies(flags.sizes, flags.device, flags.gpus)
         with remove_semaphores(), ray_cluster(flags):
             driver = ScriptEndpoint("driver", flags.sizes, flags.device)
-            models = start_models(Model, flags, flags.transport in DIRECT)
+            models = start_models(Model, flags, flags.transport in DIRECT)  # is_direct
             graph, communicator = compile_graph(flags, models)
 
             def send(number):

@@ -115,6 +115,7 @@ CHAINS = {"driver-queue": driver_queue, "ref-queue": ref_queue, "refs": refs}
 
 
 def main(flags):
+    """Measure the transport, save the record, and print the times. Exit with 1 after an error, or 130 after Ctrl-C."""
     chain = CHAINS[flags.transport]
     with recorded_run(flags) as run:
         run.memcpy_before_seconds = measure_memcpy(flags.sizes, flags.device, flags.gpus)

@@ -34,7 +34,7 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
 
     SIGTERM and SIGHUP act as Ctrl-C from then on, also after the block. Raise SuiteError, with one line, if Ray cannot
     be started or joined, if there is no folder for temporary files, or for an error of Ray in the block; then, the line
-    names the actor.
+    names the models that died, if any did.
     """
     # Orphans become children of this process, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -103,7 +103,7 @@ def join_settings() -> dict[str, Any]:
 def start_models(
     model_class: type, flags: argparse.Namespace, *arguments: Any, seconds: float = START_SECONDS
 ) -> list[Any]:
-    """Start model_class(name, sizes, device, *arguments) as an actor per model, and wait for all of them.
+    """Start model_class(name, sizes, device, *arguments) as an actor per model, and return them when all have started.
 
     Raise SuiteError with the names of those that have not started in time, and the error of Ray if one has died.
     """

@@ -21,7 +21,7 @@ def measure_memcpy(
     """Return the seconds of each pass: one copy per edge, one after the other, into memory that was used before.
 
     On GPUs, a copy goes from the GPU of the sender to that of the reader. They can be the same one. `gpus`: how many
-    the models use.
+    the models use. Raise SuiteError if torch finds no GPU for the device cuda.
     """
     pairs = []
     for edge in EDGES:
@@ -59,6 +59,8 @@ def time_host_copies(
     copies: Sequence[tuple[int, str]], passes: int = PASSES
 ) -> dict[str, list[float]]:
     """Return the seconds of each pass: every message once to the host, or once from it. copies: bytes and GPU of each.
+
+    The keys are "to host, pinned", "from host, pinned", and the same two with "pageable".
 
     Pinned memory is locked, so a GPU reads and writes it directly. Memory of malloc, of the object store and of
     channels is pageable: NVIDIA's driver copies it through a pinned buffer.

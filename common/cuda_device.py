@@ -83,6 +83,10 @@ class CudaDevice:
         return self.event.ipc_handle()
 
     def export(self, tensor: torch.Tensor) -> Exported:
+        """Return where the memory of a tensor is, with a handle that other processes can open. Nothing is copied.
+
+        Raise SuiteError if the memory cannot be shared, or if a function of the driver fails.
+        """
         address = tensor.data_ptr()
         if not self._attribute(IS_IPC_CAPABLE, address):
             raise SuiteError(

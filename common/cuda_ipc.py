@@ -125,6 +125,7 @@ class Member:
         device: Device,
         timeout: float,
     ) -> None:
+        """Map the mailboxes of this rank; raise SuiteError if this process cannot open their file. names: by rank."""
         self.names = names
         self.device = device
         self.timeout = timeout  # seconds that one wait may take
@@ -138,8 +139,8 @@ class Member:
     def send(self, tensor: torch.Tensor, reader: int) -> None:
         """Send a contiguous tensor, and return when the reader has copied it.
 
-        Raise RayChannelError if an actor has left, and SuiteError if the tensor has gaps, or if the reader does not
-        copy it in time.
+        Raise RayChannelError if an actor has left or given up, and SuiteError if the tensor has gaps, if its memory
+        cannot be shared, or if the reader does not copy it in time.
         """
         mailbox = self.outgoing[reader]
         self._check_open()
@@ -169,7 +170,11 @@ class Member:
         mailbox.offset = exported.offset
 
     def receive(self, sender: int, make_target: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """Return the next message of a sender, copied into the target; raise errors as `send`."""
+        """Wait for the next message of a sender, and return it as a copy in the target.
+
+        Raise RayChannelError if an actor has left or given up, and SuiteError if no message is sent in time, if its
+        size is not that of the target, or if CUDA cannot open or copy its memory.
+        """
         mailbox = self.incoming[sender]
         self._wait(
             lambda: mailbox.sent > mailbox.copied,
@@ -338,7 +343,7 @@ def connect_actors(
     timeout: float = TIMEOUT_SECONDS,
     device_class: Callable[[], Device] = CudaDevice,
 ) -> CudaIpcCommunicator:
-    """Return a communicator of these actors, by name; raise SuiteError if they do not share one GPU.
+    """Return a communicator of these actors, by name; raise SuiteError if they are on different GPUs or nodes.
 
     Pass it to `with_tensor_transport` of each message between them.
     """

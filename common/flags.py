@@ -48,7 +48,10 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
-    """Return the flags of the script of this runtime, or end this process with one line. Prepare Ray's environment."""
+    """Return the flags of the script of this runtime, and set the variables that Ray reads when it is imported.
+
+    End this process with one line if a package is missing, or if a flag is wrong or cannot be used here.
+    """
     require_packages("ray", "torch", "numpy", "msgspec", "psutil", "tqdm", "xxhash")
     parser = make_parser(runtime, description)
     flags = parser.parse_args(namespace=argparse.Namespace(runtime=runtime))
@@ -67,7 +70,7 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
 
 
 def make_parser(runtime: str, description: str | None) -> OneLineParser:
-    """Return the parser of the script of this runtime."""
+    """Return the parser of the script of this runtime. Whether values can be used is checked later, in `complete`."""
     parser = OneLineParser(description)
     add = parser.add_argument
     add("--transport", help=f"one of {', '.join(TRANSPORTS[runtime])}")
@@ -96,8 +99,8 @@ def make_parser(runtime: str, description: str | None) -> OneLineParser:
 def complete(flags: argparse.Namespace) -> None:
     """Set the flags that were not given, `sizes` (bytes of each message) and `gpus_per_model`.
 
-    Connect to --address, and create the file of --output. Raise ValueError for a wrong flag, and SuiteError if no
-    folder for temporary files can be written.
+    Test whether --address can be connected to, and create the file of --output. Raise ValueError for a wrong flag, or
+    if memory or /dev/shm is too small. Raise SuiteError if no folder for temporary files can be written.
     """
     for name, lowest in LOWEST.items():
         value = getattr(flags, name)

@@ -109,7 +109,7 @@ def query_gpus(field: str) -> list[str]:
 
 @cache
 def ask_nvidia_smi(field: str) -> list[str]:
-    """Return a line per GPU. It can take seconds, so each field is asked for once."""
+    """Return a line per GPU; [] if nvidia-smi is missing, fails or hangs. It can take seconds, so it is asked once."""
     command = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"]
     try:
         done = subprocess.run(

@@ -101,7 +101,7 @@ class ScriptRecord(msgspec.Struct, kw_only=True):
 
 
 def make_record(flags: argparse.Namespace, run: ScriptRun) -> ScriptRecord:
-    """Return the record of a run of one of the two scripts."""
+    """Return the record of a run of one of the two scripts, which is not saved yet."""
     sizes = dict(
         batch_size=flags.batch_size,
         prompt_seq_len=flags.prompt_seq_len,
@@ -131,7 +131,11 @@ def make_record(flags: argparse.Namespace, run: ScriptRun) -> ScriptRecord:
 
 @contextmanager
 def recorded_run(flags: argparse.Namespace) -> Iterator[ScriptRun]:
-    """Yield a new run, and save its record, whatever happens. If it fails, print why and exit with 1, or 130."""
+    """Wait until other measurements on this machine have ended, yield a new run, and save its record.
+
+    It is also saved if the block fails. Then, print why and exit with 1 for a SuiteError, or 130 for an interrupt, and
+    raise any other error again. Raise RecordError if the record can be saved nowhere.
+    """
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     run = ScriptRun(started_at=started_at, warmup_iterations=flags.warmup)
     record = make_record(flags, run)

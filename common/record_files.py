@@ -79,7 +79,10 @@ def read_text(path: Path) -> bytes:
 
 
 def decode(text: bytes, place: str, kind: Any) -> Any:
-    """Return the record that this JSON text is; raise RecordError, which names the place of the text, if it is none."""
+    """Return the record that this JSON text is.
+
+    Raise RecordError, which names the place of the text, if it is none, or if an ok run in it has no times.
+    """
     try:
         record = msgspec.json.decode(text, type=kind)
     except Exception as error:  # msgspec raises several kinds, too

@@ -46,6 +46,7 @@ def message_bytes(
 def check_memory(sizes: dict[str, int], batch_size: int) -> None:
     """Raise ValueError if memory or /dev/shm is too small for the messages. It names the largest batch size that fits.
 
+    Raise it also if /dev/shm cannot be written, or is too small for Ray with any batch size.
     sizes: bytes of each sender's message with this batch size; they grow in proportion to it.
     """
     import psutil  # not above, because scripts say in one line that it is not installed

@@ -82,7 +82,9 @@ class ScriptEndpoint:
         torch.set_num_threads(1)
         self.name = name
         self.device = device
+        # Then, messages from models must arrive on a GPU.
         self.is_direct = is_direct and name in MODELS
+        # A message is one of these tensors with its number in it.
         self.pool = make_pool(name, sizes[name], device)
         # What each sender's messages are made of, in the order of the inputs.
         self.expected = {

@@ -47,7 +47,7 @@ class ActorRaised(RunFailed):
 def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     """Call the function and end this process with the exit code that it returns.
 
-    Other exit codes: 2 for an error of the user, 130 if the user or a signal interrupted the program.
+    Other exit codes: 2 for a SuiteError or a missing package, 130 if the user or a signal interrupted the program.
     """
     for number in INTERRUPTS:
         # The command nohup ignores SIGHUP, and that stays so.

@@ -37,12 +37,12 @@ def online_dpo(
     """The demo's simulation of ChatLearn's online DPO: one flat int64 tensor per message.
 
     The sizes are a lower bound of what ChatLearn moves; docs/method.md lists the differences. Raise ValueError if a
-    message is not whole int64 words.
+    message is empty, or not whole int64 words.
     """
     sizes = demo_sizes.message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)
     tasks = []
     for name in demo_sizes.MODELS:
-        task = Task(name, _demo_senders(name), flat_message(sizes[name]))
+        task = Task(name, reads=_demo_senders(name), sends=flat_message(sizes[name]))
         tasks.append(task)
     query = flat_message(sizes[DRIVER])
     return Flow("online-dpo", "online DPO", query, tuple(tasks), returns=_demo_senders(DRIVER))
@@ -126,17 +126,28 @@ def pattern(name: str, message_bytes: int = 1024, actors: int = 4) -> Flow:
     tasks = []
     reads = defaultdict[int, list[str]](list)  # what each reader reads
     for index, (sender, readers) in enumerate(SENDS[name](actors), start=1):
-        task = Task(f"send-{index}", (DRIVER,), message, f"actor-{sender}")
+        task = Task(f"send-{index}", reads=(DRIVER,), sends=message, actor=f"actor-{sender}")
         tasks.append(task)
         for reader in readers:
             reads[reader].append(task.name)
     returns = []
     for reader, names in sorted(reads.items()):
-        task = Task(f"receive-{reader}", tuple(names), ACKNOWLEDGEMENT, f"actor-{reader}")
+        task = Task(
+            f"receive-{reader}",
+            reads=tuple(names),
+            sends=ACKNOWLEDGEMENT,
+            actor=f"actor-{reader}",
+        )
         tasks.append(task)
         returns.append(task.name)
     title = f"{name} of {actors}"
-    return Flow(f"{name}-{actors}", title, ACKNOWLEDGEMENT, tuple(tasks), tuple(returns))
+    return Flow(
+        f"{name}-{actors}",
+        title,
+        query=ACKNOWLEDGEMENT,
+        tasks=tuple(tasks),
+        returns=tuple(returns),
+    )
 
 
 def flows_of_studies() -> dict[str, Callable[..., Flow]]:
@@ -178,7 +189,11 @@ ALL_FLOWS = [
 
 @cache  # so that the file of a user is read once
 def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
-    """Return the function that builds the flow of this name, text or FILE.py:FUNCTION; raise ValueError for others."""
+    """Return the function that builds the flow of this name, text, FILE.toml or FILE.py:FUNCTION.
+
+    A text or a TOML file is read when that function is called, and FILE.py is run at once. Raise ValueError for an
+    unknown name, or if FILE.py cannot be used. message: that of --message, with which some flat flows get fields.
+    """
     if ARROW in name:
         return lambda: parse_flow(name)
     if ".py:" in name:
@@ -205,7 +220,7 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     """Return the flow at these sizes. Sizes that are None or missing have the flow's defaults.
 
     `iteration_bytes` is a size of every flow of flat messages, `fields` (parts of each tensor) of every flow.
-    Raise ValueError if the sizes do not make a flow, or if one of them belongs to another flow.
+    Raise ValueError for an unknown flow, if the sizes do not make a flow, or if one of them belongs to another flow.
     """
     given = {size: value for size, value in sizes.items() if value is not None}
     iteration_bytes = given.pop("iteration_bytes", None)
@@ -286,7 +301,10 @@ def cut_messages(flow: Flow, count: int) -> Flow:
 
 
 def _cut_field(field: Field, count: int, flow_name: str) -> list[Field]:
-    """Return `count` flat tensors that together have the items of a tensor. The first ones may have one item more."""
+    """Return `count` flat tensors that together have the items of a tensor. The first ones may have one item more.
+
+    Raise ValueError if the tensor has fewer items than `count`.
+    """
     items = field.bytes // ITEM_BYTES[field.dtype]
     if items < count:
         raise ValueError(
@@ -298,7 +316,7 @@ def _cut_field(field: Field, count: int, flow_name: str) -> list[Field]:
     parts = []
     for index in range(count):
         length = shortest + 1 if index < remainder else shortest
-        part = Field(f"{name}_{index}", field.dtype, (length,))
+        part = Field(f"{name}_{index}", field.dtype, shape=(length,))
         parts.append(part)
     return parts
 

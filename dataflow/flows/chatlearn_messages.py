@@ -26,9 +26,10 @@ MAX_LENGTH = 2**20
 
 @dataclass
 class SampleBatch:
-    """The samples of every message of a flow; raise ValueError if a sample is longer than seq_length.
+    """The samples of every message of a flow; raise ValueError for lengths that are not possible.
 
     Tensors are padded to the longest prompt plus the longest response of the batch (megatron), or to seq_length (vllm).
+    With vllm, no sample may be longer than that.
     """
 
     batch_size: int = 128
@@ -39,8 +40,12 @@ class SampleBatch:
     as_sent: bool = False  # some fields are views of larger tensors, as ChatLearn sends them
 
     def __post_init__(self) -> None:
-        prompts = draw_lengths(self.prompt_len, self.batch_size, "--prompt-len")
-        responses = draw_lengths(self.response_len, self.batch_size, "--response-len")
+        """Draw the lengths of all samples, and set the length to which tensors are padded.
+
+        Raise ValueError if a length cannot be read or is not possible, or with vllm, if a sample is too long.
+        """
+        prompts = draw_lengths(self.prompt_len, self.batch_size, flag="--prompt-len")
+        responses = draw_lengths(self.response_len, self.batch_size, flag="--response-len")
         both = tuple(map(sum, zip(prompts, responses, strict=True)))
         self.lengths = {
             "prompts": prompts,
@@ -75,7 +80,7 @@ class SampleBatch:
             "sample": (),
         }
         if form in widths:
-            return Field(name, dtype, (self.batch_size, *widths[form]))
+            return Field(name, dtype, shape=(self.batch_size, *widths[form]))
         lengths = self.lengths[form]
         if dtype == "str":
             lengths = tuple(CHARACTERS_PER_TOKEN * tokens for tokens in lengths)
@@ -153,13 +158,17 @@ def rlhf(
     """
     models = ("policy", "reference", "value") if has_value else ("policy", "reference")
     tasks = [
-        Task(model, (DRIVER if model == "policy" else "policy",), batch.message(model))
+        Task(
+            model,
+            reads=(DRIVER if model == "policy" else "policy",),
+            sends=batch.message(model),
+        )
         for model in models
     ]
     left_out = () if has_value else ("action_values",)
     reward = batch.message("reward", *left_out)
-    tasks.append(Task("reward", models, reward))
+    tasks.append(Task("reward", reads=models, sends=reward))
     if has_rule:
-        tasks.append(Task("reward1", (DRIVER, "policy"), batch.message("reward1")))
+        tasks.append(Task("reward1", reads=(DRIVER, "policy"), sends=batch.message("reward1")))
     returns = tuple(task.name for task in tasks if task.name in ("value", "reward", "reward1"))
-    return Flow(name, title, batch.message("query"), tuple(tasks), returns)
+    return Flow(name, title, query=batch.message("query"), tasks=tuple(tasks), returns=returns)

@@ -67,9 +67,10 @@ class Flow:
     returns: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        """Raise ValueError for a name that is wrong or taken, a wrong source or result, or a message without reader."""
         names = {DRIVER}
         for task in self.tasks:
-            check_name(task.name, "._-")
+            check_name(task.name, others="._-")
             check_name(task.actor)
             if task.name in names:
                 raise ValueError(f"flow {self.name}: the name {task.name} is taken")
@@ -207,15 +208,16 @@ class Flow:
 def with_proxy_actor(flow: Flow) -> Flow:
     """Return the same flow with an actor that sends the query and reads the results in place of the driver.
 
-    The driver starts each iteration with 8 bytes and gets an acknowledgement.
+    The driver starts each iteration with 8 bytes and gets an acknowledgement. Raise ValueError if a task of the flow
+    is named query or result.
     """
     tasks = []
     for task in flow.tasks:
         reads = tuple("query" if source == DRIVER else source for source in task.reads)
         changed = replace(task, reads=reads)
         tasks.append(changed)
-    begin = Task("query", (DRIVER,), flow.query, PROXY)
-    end = Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY)
+    begin = Task("query", reads=(DRIVER,), sends=flow.query, actor=PROXY)
+    end = Task("result", reads=flow.returns, sends=ACKNOWLEDGEMENT, actor=PROXY)
     return replace(flow, query=ACKNOWLEDGEMENT, tasks=(begin, *tasks, end), returns=("result",))
 
 
@@ -239,7 +241,7 @@ def tasks_in_turn(actor: str, messages: Sequence[Message]) -> list[Task]:
     tasks = []
     before = DRIVER
     for name, message in zip(names, messages, strict=True):
-        task = Task(name, (before,), message, actor)
+        task = Task(name, reads=(before,), sends=message, actor=actor)
         tasks.append(task)
         before = name
     return tasks

@@ -54,6 +54,7 @@ class Field:
     offsets_of: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        """Raise ValueError for an unknown dtype, a wrong shape or lengths, or a storage that is too small."""
         if self.dtype not in ITEM_BYTES:
             raise ValueError(
                 f"field {self.name!r}: unknown dtype {self.dtype}. Use one of {', '.join(ITEM_BYTES)}."
@@ -211,9 +212,9 @@ def jagged_message(message: Message) -> Message:
         if not field.is_list or field.is_python:
             fields.append(field)
             continue
-        fields.append(Field(field.name + VALUES, field.dtype, (sum(field.lengths),)))
+        fields.append(Field(field.name + VALUES, field.dtype, shape=(sum(field.lengths),)))
         offsets = (1 + len(field.lengths),)
-        fields.append(Field(field.name + OFFSETS, "int64", offsets, offsets_of=field.lengths))
+        fields.append(Field(field.name + OFFSETS, "int64", shape=offsets, offsets_of=field.lengths))
     return Message(tuple(fields))
 
 
@@ -251,7 +252,7 @@ def model_fields(model: str, scale: float, lora_rank: int = 0) -> list[Field]:
             )
         if lora_rank:
             raise ValueError(f"--lora-rank: a --model of {model} has no matrices: leave it out")
-        return [Field("flat", "int64", (items,), is_parameter=True)]
+        return [Field("flat", "int64", shape=(items,), is_parameter=True)]
     known = MODELS[model]
     lines = [] if lora_rank else list(known["once"])
     for layer in range(known["layers"]):

@@ -39,7 +39,7 @@ def check_reserved(names: Iterable[str]) -> None:
 
 
 def parse_flow(text: str) -> Flow:
-    """Return the flow that a text describes; raise ValueError with the part that cannot be read.
+    """Return the flow that a text describes; raise ValueError with the part that is wrong, such as a cycle.
 
         rollout-1, rollout-2 -> trainer: 12MB
         actor -> critic, reward: tokens int64 8MB, logprobs float32 4MB; critic, reward -> trainer: 4MB
@@ -134,7 +134,7 @@ def _parse_size(text: str) -> int:
 
 
 def _parse_message(text: str) -> Message:
-    """Return a flat tensor for a size, or fields, "tensors" if one has no name; raise ValueError for other text."""
+    """Return a message of one flat tensor for a size, or of fields; raise ValueError for other text."""
     if re.fullmatch(r"\s*[\d.]+\s*[A-Za-z]*\s*", text):
         return flat_message(_parse_size(text))
     fields: list[Field] = []
@@ -169,7 +169,7 @@ def _parse_message(text: str) -> Message:
         fields.append(
             Field(name, dtype, lengths=(items,) * count)
             if is_list
-            else Field(name, dtype, (items,))
+            else Field(name, dtype, shape=(items,))
         )
     return Message(tuple(fields))
 
@@ -192,7 +192,7 @@ def require_file(flow: str, path: str, advice: str) -> None:
 
 
 def load_function(name: str) -> Callable[..., Flow]:
-    """Return a user's function. Raise ValueError, with the line of FILE.py, for anything that the file raises."""
+    """Run FILE.py, and return its function. Raise ValueError for anything that it raises, now or when it is called."""
     path, _, function_name = name.rpartition(":")
     require_file(name, path, "give FILE.py:FUNCTION")
 

@@ -45,7 +45,7 @@ class RecordFolder:
     def load_earlier(self) -> dict[Path, Record]:
         """Return the records of an earlier call by the paths of the items that continue them.
 
-        Raise UsageError if the archive has one that no item continues.
+        Raise UsageError if the archive has one that no item continues, and RecordError if one cannot be read.
         """
         earlier = self._load_archived()
         for item in self.items:
@@ -74,7 +74,8 @@ class RecordFolder:
     def take_apart(self) -> None:
         """Write each record of an archive to a file of its own, and remove the archive.
 
-        Raise RecordError if there is another file of this name: then nothing is removed.
+        Do nothing without an archive. Raise RecordError if there is another file of this name, or if a file cannot be
+        read or written, and UsageError for a record that no item continues: then nothing is removed.
         """
         archived = self._load_archived()
         for path, record in archived.items():
