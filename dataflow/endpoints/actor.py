@@ -37,6 +37,7 @@ class Endpoint:
     """
 
     def __init__(self, plan: Plan, name: str) -> None:
+        """Make all payloads and inboxes. --trace then wraps methods, and --inject breaks something, for tests."""
         options = plan.options
         self.plan = plan
         self.name = name
@@ -61,7 +62,7 @@ class Endpoint:
         self.minor_faults = 0
         self.faults_before = 0
         self.progress = ProgressTable(
-            plan.run_folder, plan.worker_names, plan.total_iterations, name
+            plan.run_folder, plan.worker_names, plan.total_iterations, worker=name
         )
         self.parts = [load(study, part)(self) for study, part in plan.parts.items()]
         if options.trace:
@@ -89,7 +90,9 @@ class Endpoint:
             flow.message(task),
             slots=flow.slots(in_flight),
             device=self.device,
-            form=PayloadForm(self.packed, self.memory(task), options.copy_in),
+            form=PayloadForm(
+                is_packed=self.packed, memory=self.memory(task), copy_in=options.copy_in
+            ),
         )
         if not options.copy_out:
             return
@@ -119,9 +122,10 @@ class Endpoint:
         return self.outboxes[task].make(number)
 
     def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:
-        """Hold a task's inputs, and return their sequence number. On a GPU, this waits for them.
+        """Hold a task's inputs, and return the sequence number that they should have. On a GPU, this waits for them.
 
-        Raise RunFailed if they are not one payload per edge, with the fields of its message.
+        Raise RunFailed if they are not one payload per edge, with the fields of its message. `verify` compares their
+        numbers and bytes later.
         """
         if self.packed:
             inputs = self.unpack(inputs, task)
@@ -177,7 +181,10 @@ class Endpoint:
         return measured
 
     def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
-        """Verify the messages `first` to `last`. Return the wrong bytes by name, and `Views.by_edge`."""
+        """Verify the messages `first` to `last`. Return the wrong bytes by name, without those that have none.
+
+        Also return `Views.by_edge`: whether the tensors of each edge lie in shared memory; None if only some do.
+        """
         self._add_faults()
         if first == 1:
             # To search all objects of torch and Ray for garbage would add 0.2 s to one of the iterations.
@@ -246,7 +253,11 @@ class Actor(Endpoint):
         self.model_seconds = plan.options.model_times.get(name)
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
-        """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
+        """Receive a task's inputs, in the order of the flow's edges, and return the data to send.
+
+        In between, sleep for the time of --model-seconds, and do the work of studies. Raise RunFailed if the inputs
+        are not those of the edges; their bytes are verified later.
+        """
         self.begin = time.perf_counter()  # its messages have arrived
         if self.codec:
             edges = self.sent_flow.edges_to(task)
@@ -282,9 +293,10 @@ def pass_messages(
     carry: Callable[[Payload, Edge], Payload],
     query: Payload,
 ) -> Any:
-    """Run all tasks of an iteration in this process, one after the other, and return the results of the driver.
+    """Run all tasks of an iteration in this process, one after the other, and return the messages to the driver.
 
-    `carry` is called for each edge with the message as it was sent, and returns it as its reader gets it.
+    `carry` is called for each edge with the message as it was sent, and returns it as its reader gets it. Messages to
+    the driver are not checked; an actor raises RunFailed for one that is not of its edge.
     """
     sent = {DRIVER: query}
     for task in flow.tasks:

@@ -89,6 +89,7 @@ class Inbox:
     """
 
     def __init__(self, edges: tuple[Edge, ...], device: torch.device, keep: int) -> None:
+        """Prepare to read the sequence number of each field that has one, and to hold the last `keep` messages."""
         self.edges = edges
         self.device = device
         self.is_flat = all(edge.message.is_flat for edge in edges)
@@ -116,7 +117,8 @@ class Inbox:
     def take(self, inputs: Sequence[Payload]) -> int:
         """Hold the inputs of the next message, and return its number: transports keep messages in order.
 
-        Raise RunFailed if a field that has a sequence number is missing.
+        Raise RunFailed if they are not one payload per edge with the fields of its message, or if a field that has a
+        sequence number has no tensor. The numbers that arrived are kept, and `verify` compares them.
         """
         try:
             if not self.is_flat or len(inputs) != len(self.edges):
@@ -149,8 +151,8 @@ class Inbox:
     ) -> None:
         """Verify all sequence numbers of the messages `first` to `last`, and every byte of those held.
 
-        Add the wrong bytes by edge and field to `wrong`. All bytes of a message that is missing, or one too many, are
-        wrong.
+        Add the wrong bytes by edge and field to `wrong`, and the tensors of messages held to `views`. All bytes of a
+        message that is missing, or one too many, are wrong.
         """
         received = self.received
         self.received = []
@@ -189,7 +191,11 @@ class Inbox:
     def _verify_payload(
         self, edge: Edge, payload: Payload | None, number: int, digests: Digests, views: Views
     ) -> dict[str, int]:
-        """Return the wrong bytes of each field; nothing of a message that is no longer held."""
+        """Return the wrong bytes of each field, and add its tensors to `views`.
+
+        A field of another type or shape is not added, and all of its bytes are wrong, at least one. If the payload is
+        None, because it is no longer held, nothing is returned.
+        """
         counted: dict[str, int] = {}
         if payload is None:
             return counted
@@ -209,7 +215,7 @@ class Inbox:
     def try_on_unsent_memory(self, digests: Digests) -> dict[str, int]:
         """Try the verification on memory that nobody has written, and return the wrong bytes that it finds, by edge.
 
-        It must find some: a check that finds none here would accept anything. Call this before the first message.
+        The caller must fail if an edge has none: this check would accept anything. Call this before the first message.
         """
         number = 2  # not 1: the memory is full of ones, which would pass as message 1
         self.last = number - 1
@@ -226,7 +232,7 @@ class Inbox:
         return by_edge
 
     def _has_type(self, tensors: Any, field: Field) -> bool:
-        """Return whether a received field has the types, shapes and lengths of what was sent."""
+        """Return whether a received field has the types, shapes and lengths of what was sent, and is on the device."""
         kind = PYTHON_TYPES.get(field.dtype, torch.Tensor)
         if not isinstance(tensors, list):
             return False

@@ -161,6 +161,7 @@ class Outbox:
         device: torch.device,
         form: PayloadForm = PLAIN,
     ) -> None:
+        """Make the payloads and hashes of all slots. If `is_in_place`, only the payload of the last slot is kept."""
         memory = form.memory
         self.message = message
         self.is_on_cpu = device.type == "cpu"
@@ -300,7 +301,11 @@ def _first_bytes(tensor: Tensor, size: int) -> Tensor:
 
 
 def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:
-    """Return the tensors of a field: copies on a GPU, or views of the field's storage if it has one."""
+    """Return the tensors of a field. They share the memory of the arrays on a CPU, and are copies on a GPU.
+
+    If the field has a storage, they are copies, as views of a new one. Strings and lists of numbers are returned as
+    they are.
+    """
     if field.is_python:
         return arrays
     made = [tensors.from_array(array, field.dtype).to(device) for array in arrays]

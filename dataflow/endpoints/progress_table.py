@@ -42,6 +42,7 @@ class ProgressTable:
     def __init__(
         self, folder: Path, names: Sequence[str], iterations: int, worker: str = ""
     ) -> None:
+        """Make the table's file, or open it as this worker, and write its process into it."""
         self.names = list(names)
         path = folder / "progress"
         end = _HEADER + 2 * len(names)

@@ -159,8 +159,8 @@ class Nodes:
         """Describe the nodes that have workers; measure their clocks and, one by one, the links that messages cross.
 
         Do nothing if the cluster has one node; raise RunFailed if the nodes have several versions of torch. The report
-        (measure/driver_report.py) gets the environments and links, and is written after each pass over a link, so
-        that the monitor sees progress.
+        (measure/driver_report.py) gets the links, and the environments of all other nodes: empty ones for those without
+        workers. It is written after each pass over a link, so that the monitor sees progress.
         """
         if len(self.ids) == 1:
             return
@@ -203,10 +203,10 @@ class Nodes:
         return dict(zip(self.agents, results, strict=True))
 
     def read_clocks(self) -> None:
-        """Compare the clocks of the other nodes with the driver's.
+        """Compare the clocks of the other nodes that have workers with the driver's.
 
         A node's clock is read between two readings of the driver's, so half of their distance is the largest error. Of
-        CLOCK_READINGS comparisons, the one with the smallest error is kept.
+        CLOCK_READINGS comparisons, the one with the smallest error is kept, besides those of earlier calls.
         """
         for node in self.agents.keys() - {0}:
             readings = []
@@ -216,7 +216,8 @@ class Nodes:
                 seconds = ray.get(agent.clock.remote())
                 end = time.perf_counter()
                 middle = (begin + end) / 2
-                reading = ClockReading((end - begin) / 2, seconds, ahead=seconds - middle)
+                error = (end - begin) / 2
+                reading = ClockReading(error=error, seconds=seconds, ahead=seconds - middle)
                 readings.append(reading)
             self.clocks.setdefault(node, []).append(min(readings))
 

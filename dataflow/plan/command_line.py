@@ -119,6 +119,7 @@ class VerbParser(argparse.ArgumentParser):
     """
 
     def __init__(self, description: str | None, usage: str) -> None:
+        """Make a parser with --help, which prints when it is parsed, and ends the program."""
         super().__init__(
             description=description,
             usage=usage,
@@ -248,7 +249,10 @@ def parse_sweep(text: str) -> tuple[Flag, list[Any]]:
 
 
 def parse_configuration(text: str) -> tuple[Transport, dict[str, Any]]:
-    """Return the transport and the flags of a configuration; raise UsageError if it is unknown."""
+    """Return the transport of a configuration, and the values of the flags in its text.
+
+    Raise UsageError if the configuration is unknown, or one of its flags is wrong. Whether they fit is not checked.
+    """
     try:
         runtime, transport, *words = shlex.split(text)
     except ValueError:
@@ -303,9 +307,10 @@ def list_members(part: SuitePart) -> Iterator[SuiteMember]:
 def plan_transport(
     transport: Transport, values: Mapping[str, Any], suite: str = "", table: str = ""
 ) -> list[Planned]:
-    """Return the plan of a transport with these values of flags; with --sweep, one per value.
+    """Return the plan of these values of flags, and why it is skipped, or None: one pair, or one per value of --sweep.
 
-    A value of a sweep that does not fit is skipped, unless it is the smallest one.
+    A value of a sweep that does not fit is skipped, and stays in the list. Raise UsageError if the smallest one, or
+    a plan without a sweep, does not fit, if a value makes no flow, or if --sweep itself is wrong.
     """
     planned: list[Planned] = []
     for options in make_options(transport, values):

@@ -49,10 +49,11 @@ class Durations:
         return median(times) if times else None
 
     def other_seconds(self, plan: Plan) -> float | None:
-        """Return the time of a run besides its iterations; None if no campaign measured its runtime.
+        """Return the time of a run besides its iterations; None if it is not known.
 
-        If no campaign has exactly this configuration and workload, those of its runtime with the smallest messages
-        count, because the time besides the iterations grows with the bytes that are verified.
+        If no campaign has exactly this configuration and workload, the runs of its runtime with the smallest messages
+        count, because the time besides the iterations grows with the bytes that are verified. Last runs of campaigns
+        do not count: it is not known when they ended.
         """
         runs = [run for run in self.runs if run.is_of(plan)]
         if not runs:
@@ -67,7 +68,7 @@ class Durations:
     def describe_total(self, plans: Sequence[Plan]) -> str:
         """Return how long one run of each plan takes together, as a sentence.
 
-        Return "" without plans, or if no campaign measured the runtime of one of them.
+        Return "" without plans, or if the `other_seconds` of one of them are not known.
         """
         total_seconds = 0.0
         unknown = 0
@@ -114,7 +115,7 @@ def start_of(measured: tuple[Record, Run]) -> tuple[str, int]:
 
 
 def make_past_run(record: Record, run: Run, next_start: str) -> PastRun:
-    """Return what a run took. `next_start` is the moment at which the next one started; "" if there is none."""
+    """Return what an ok run took. `next_start` is when the next one started; "" if there is none."""
     untimed_seconds = (run.first_seconds or 0) + sum(run.warmup_seconds)
     timed_seconds = sum(run.group_seconds or run.seconds)
     iteration_seconds = median(run.seconds)

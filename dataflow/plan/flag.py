@@ -43,13 +43,19 @@ def flag(
 ) -> Any:
     """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
 
-    With `configuration`, the flag makes another configuration, so it is a part of the name, in its `normal_form`: that
-    of a value without effect is the default. With `size`, it sets the
-    flow's parameter of its name; with "sender", the size changes what senders do, and not what readers get.
+    On the command line, values that `parse` cannot read, or that are out of `bounds`, are errors. With
+    `configuration`, the flag makes another configuration, so it is a part of the name, in its `normal_form`: that of a
+    value without effect is the default. With `size`, it sets the flow's parameter of its name; with "sender", the size
+    changes what senders do, and not what readers get.
     """
     settings = {"type": partial(parse_value, parse, bounds)} if parse else {"action": "store_true"}
     made = Flag(
-        group, help, settings | argparse_settings, configuration, size, normal_form=normal_form
+        group,
+        help,
+        argparse=settings | argparse_settings,
+        makes_configuration=configuration,
+        size=size,
+        normal_form=normal_form,
     )
     return dataclasses.field(default=default, metadata={"flag": made})
 

@@ -47,7 +47,10 @@ def parse_warmup(text: str) -> int | None:
 
 
 def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the values of `policy=2,reference=3` by name, none for None and ""; raise ValueError for another text."""
+    """Return the values of a text such as `policy=2,reference=3` by name; an empty dict for None and "".
+
+    Raise ValueError, which names `flag`, for a part without "=", a repeated name, or a value that `parse` cannot read.
+    """
     values: dict[str, Any] = {}
     for part in text.split(",") if text else []:
         name, equals, value = part.partition("=")

@@ -250,7 +250,10 @@ def require_folders() -> None:
 
 
 def require_memory(plan: Plan) -> int:
-    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+    """Return the bytes of a private cluster's object store; 0 without Ray.
+
+    Raise UsageError if too little memory is free, or if temporary files or /dev/shm cannot be written.
+    """
     require_folders()
     shared_bytes = psutil.disk_usage("/dev/shm").free
     memory_bytes = psutil.virtual_memory().available
@@ -281,7 +284,7 @@ def require_memory(plan: Plan) -> int:
     share = min(need.free_bytes / need.needed_bytes for need in needs if need.needed_bytes)
     for need in needs:
         if need.needed_bytes > need.free_bytes:
-            raise_for_memory(plan, need, suggest_scale(plan, share))
+            raise_for_memory(plan, need, more_advice=suggest_scale(plan, share))
     return store_bytes
 
 
@@ -371,7 +374,10 @@ def resolve_plan(
 
 
 def options_of_beside(options: Options) -> Options:
-    """Return the options of the flow of --beside. It goes on until it is ended, and verifies each iteration."""
+    """Return the options of the flow of --beside, not yet checked, from options that have --beside.
+
+    It goes on until it is ended, and verifies each iteration, or with --episode each episode.
+    """
     unset: dict[str, Any] = dict.fromkeys(
         [*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"]
     )

@@ -32,7 +32,10 @@ CHOOSE_ANOTHER = f"choose another configuration{LIST_SHOWS_ALL}"
 
 
 def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
-    """Yield one line for each rule that is broken: what is wrong, and what to do."""
+    """Yield one line for each rule that is broken: what is wrong, and what to do.
+
+    Raise ValueError if a flag with several values, such as --placement or --model-seconds, cannot be read.
+    """
     yield from find_transport_errors(transport, options, flow)
     yield from find_machine_errors(transport, options)
     yield from find_placement_errors(transport, options, flow)
@@ -77,7 +80,7 @@ def has_python_fields(flow: Flow) -> bool:
 
 
 def find_transport_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
-    """Yield the errors of flags that do not fit the transport."""
+    """Yield the errors of flags, or of a flow, that do not fit the transport."""
     label = transport.label
     runtime = transport.runtime
     requirements = transport.requirements
@@ -132,7 +135,7 @@ def find_machine_errors(transport: Transport, options: Options) -> Iterator[str]
 
 
 def find_placement_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
-    """Yield the errors of --address and --placement; raise ValueError if a node of an actor is no number."""
+    """Yield the errors of --address and --placement; raise ValueError if ACTOR=NODE,... cannot be read."""
     if options.address and not transport.can_cross_nodes:
         yield f"--address: {transport.label} runs on one machine, without a cluster: leave it out"
     placement = options.placement

@@ -148,9 +148,10 @@ def collect_spans(
 ) -> tuple[list[Interval], list[Span]]:
     """Return `iterations_us` and `spans` of a Run, in microseconds from the start of the first iteration.
 
-    Each span is cut to its iteration, its page faults in proportion. `by_process` has `recorded` of each process.
-    Actors in the driver's process have the driver's own list. `iterations` has start and end of each timed iteration
-    in seconds, or of each group if iterations overlap; there is at least one.
+    Each span is cut to its iteration, its page faults in proportion. One that lies in several has a part in each, and
+    one that lies in none is left out. `by_process` has `recorded` of each process, on the driver's clock. Actors whose
+    list is the driver's own run in its process, and their spans count once. `iterations` has start and end of each
+    timed iteration in seconds, or of each group if iterations overlap; there is at least one.
     """
 
     spans: list[Span] = []
@@ -212,6 +213,8 @@ def _microseconds(seconds: float) -> float:
 
 def write_chrome(path: Path, run: Run, edges: Sequence[RecordedEdge]) -> None:
     """Write a traced run as a file that Perfetto opens: tracks per thread, slices per span, arrows per edge.
+
+    An earlier file is replaced in one step. Raise RecordError if it cannot be written.
 
     Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
     """
@@ -282,7 +285,10 @@ class ChromeTrace:
             self.add("X", (process, thread), stage, details)
 
     def add_arrows(self, run: Run, edges: Sequence[RecordedEdge]) -> None:
-        """Add an arrow per message, from the end of "make" to the start of "sequence number"."""
+        """Add an arrow per message, from the end of "make" to the start of "sequence number".
+
+        Messages of which one of these stages was not recorded have no arrow.
+        """
         moments = find_moments(run)
         iterations = range(len(run.iterations_us))
         for index, (edge, number) in enumerate(product(edges, iterations)):
@@ -304,7 +310,7 @@ class ChromeTrace:
 
 
 def find_moments(run: Run) -> dict[StageRun, Moment]:
-    """Return when each stage ended, if it is "make", or started.
+    """Return when each stage ended, if it is "make", or started: its last span, if an iteration has several.
 
     Perfetto drops an arrow that begins outside any slice, so the query's begins with its iteration.
     """
