@@ -86,7 +86,7 @@ class Counters:
 def costs_by_process(
     costs: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, int]
 ) -> dict[str, ProcessCost]:
-    """Return the costs by process. Workers that share a process are named together, and its memory counts once.
+    """Return the costs by process. Workers that share one are named together (joined by +): the last one's costs count.
 
     costs: what `Endpoint.costs` returns, by worker. nodes: the node of each worker; two nodes can have equal process
     ids.

@@ -26,8 +26,9 @@ def find_other_data_path(
 
     The counters are those of the object store, of the loopback interface or of nodes.
 
-    numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store. Other jobs may use the
-    store of an existing cluster. Some transports bypass the kernel, and the interface of a node can be unknown.
+    numbers: the timed iterations. A counter that says nothing is left out: store and loopback on an existing cluster,
+    which others use; the store if all messages have at most INLINED_BYTES, which Ray may keep out of it; loopback
+    with --beside; nodes if the transport bypasses the kernel, or if their interface is unknown.
     """
     transport = plan.transport
     received: list[Received] = []
@@ -64,7 +65,10 @@ class Received(NamedTuple):
 
 
 def find_other_store_use(plan: Plan, stored_bytes: float) -> str | None:
-    """Return that the object store took in other bytes per iteration than expected; None if it did not."""
+    """Return that the object store took in other bytes per iteration than expected; None if it did not.
+
+    Also return None if all messages are so small that Ray may keep them out of the store.
+    """
     messages = plan.sent_flow.messages
     if all(stored_size(plan, message) <= INLINED_BYTES for message in messages):
         return None
@@ -128,6 +132,7 @@ def mark_requested_paths(
     """Add AS_REQUESTED to the data path of each message that no counter and no view of shared memory shows.
 
     Ray shows the channels of its graphs. Transports that read the log of a library add the words themselves.
+    Acknowledgements are left out, and so are transports of which no counter or view could show a message.
     """
     transport = plan.transport
     can_be_shown = stores_messages(plan) or transport.uses_sockets or transport.gives_views

@@ -32,8 +32,9 @@ from dataflow.workers.worker_group import WorkerGroup
 def measure_plan(plan: Plan, report: DriverReport) -> None:
     """Measure the references, start the workers, connect the transport, measure, and measure the references again.
 
-    Raise RunFailed if torch sees fewer GPUs than the plan has. If the transport fails, the report has the cause, as far
-    as the workers know it, before the error is raised again.
+    Raise RunFailed if torch sees fewer GPUs than the plan has, or if Ray does not start, and UsageError if a cluster
+    cannot be used. If the transport fails, the report has the cause, as far as the workers know it, before the error is
+    raised again. Wrong bytes raise no error: the status of the run says so.
     """
     run = report.run
     seen_gpus = torch.cuda.device_count()
@@ -77,7 +78,11 @@ def make_workers(plan: Plan) -> WorkerGroup:
 
 
 def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
-    """Start the workers, connect the transport, and run the iterations. The report is not finished after that."""
+    """Start the workers, connect the transport, and run the iterations. The report is not finished after that.
+
+    Raise RunFailed if nodes have several versions of torch, and what the transport or a worker raises. Wrong bytes
+    raise no error: the status of the run says so.
+    """
     run = report.run
     if workers.nodes:
         workers.nodes.measure(plan, report)
@@ -96,7 +101,10 @@ def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) ->
 
 
 def main() -> None:
-    """Measure the plan, and end without any teardown: the guard removes everything that is left."""
+    """Measure the plan, and end without any teardown: the guard removes everything that is left.
+
+    The exit code is 0 even if the run fails: the report says so.
+    """
     folder = Path(sys.argv[1])
     report = msgspec.json.decode((folder / "report").read_bytes(), type=DriverReport)
     try:

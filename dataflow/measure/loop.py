@@ -31,13 +31,14 @@ class Measurement:
     def __init__(
         self, plan: Plan, workers: WorkerGroup, connection: Connection, report: DriverReport
     ) -> None:
+        """Prepare the measurement, and ask the workers, which have started, for their first counts."""
         self.plan = plan
         self.workers = workers
         self.connection = connection
         self.report = report
         self.run = report.run
         self.table = workers.driver.progress
-        self.warm_up = WarmUp(plan.options.warmup is not None)
+        self.warm_up = WarmUp(is_fixed=plan.options.warmup is not None)
         self.last = 0  # the iteration that was verified last
         self.verified = Verified(plan)
         self.studies = StudyResults(plan, workers)
@@ -45,7 +46,11 @@ class Measurement:
         self.counted = self.counters.first
 
     def measure(self) -> None:
-        """Run all groups of iterations, and then read what was counted."""
+        """Run all groups of iterations, and then read what was counted and set the status of the run.
+
+        Wrong bytes and another data path make the status "failed". Raise RunFailed if the verification accepts what
+        nobody has sent, and what the transport or a worker raises.
+        """
         self.try_verification()
         self.table.phase = ITERATING
         for numbers, is_timed in iteration_groups(self.plan, self.warm_up):
@@ -90,7 +95,10 @@ class Measurement:
         tensors.synchronise()
 
     def run_and_verify(self, numbers: range, is_timed: bool) -> None:
-        """Run a group of iterations inside the clock, and verify it outside."""
+        """Run a group of iterations inside the clock, and verify it outside.
+
+        Wrong bytes raise no error: the report has them at once. What the transport or a worker raises is raised here.
+        """
         self.workers.first_iteration = numbers[0]
         self.last = numbers[-1]
         in_flight = self.plan.options.in_flight

@@ -93,7 +93,10 @@ class Monitor:
             run.reason = f"{moment}: {problem}"
 
     def wait(self, driver: RunFolder) -> str | None:
-        """Wait until the driver process has ended, or must be ended. Return what went wrong, if anything."""
+        """Wait until the driver process has ended, or must be ended. Return what went wrong, if anything.
+
+        No process is ended here. If the report cannot be read, raise FileNotFoundError or msgspec.DecodeError.
+        """
         from tqdm import tqdm
 
         tqdm.monitor_interval = 0  # no thread that wakes up during iterations
@@ -156,6 +159,7 @@ class Monitor:
     def _find_end(self, driver: RunFolder, has_ended: bool, report: DriverReport) -> str | None:
         """Return why the run has ended or must be ended, although the report is not finished; None if it goes on.
 
+        After a reported failure or the end of an actor, it goes on for GRACE_SECONDS: the driver may report more.
         The cause is what an actor raised before it ended, or an actor that died, or else the failure of the driver.
         """
         # The end of the driver's process also ends the GCS.
@@ -351,7 +355,10 @@ class Beside:
         return inside
 
     def _wait_for_iteration(self, moment: float, seconds: float) -> None:
-        """Wait until an iteration ends after this moment; raise RunFailed if none does within so many seconds."""
+        """Wait until an iteration ends after this moment.
+
+        Raise RunFailed if none does within so many seconds, if the flow fails, or if its driver process ends before.
+        """
         deadline = time.monotonic() + seconds
         progress = self.monitor.progress
         while True:
@@ -384,7 +391,8 @@ def run_beside(plan: Plan | None) -> Iterator[Callable[[float, float], int]]:
     """Run the plan from before the block to its end, if there is one.
 
     Yield a function that returns how many of its iterations have ended between two times of time.perf_counter. It
-    raises RunFailed if there is none, or if the flow has not gone on until the second time.
+    raises RunFailed if there is none, or if the flow has not gone on until the second time. Without a plan, it returns
+    0. Before the block, wait for the first iteration; raise RunFailed if there is none.
     """
     if not plan:
         yield lambda begin, end: 0

@@ -98,7 +98,10 @@ def new_records(items: Sequence[Item]) -> Iterator[None]:
 
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
-    """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
+    """Return an item for each plan, with a record that is not yet saved.
+
+    Its label has the --message and the switches of the workload, and the flags whose values differ.
+    """
     sizes = [flag.name for flag in FLAGS if flag.size]
     names = ["flow", "message", "placement", *sizes]
     named = {"message"}
@@ -128,7 +131,8 @@ def plan_suite(
 ) -> list[Item]:
     """Return the items of a suite, or those that are named as in the suite, in --dry-run or in tables.
 
-    Raise UsageError for an unknown name. Flags need not fit configurations of transports that are not named.
+    Raise UsageError for an unknown name, and for flags that do not fit a configuration. They need not fit those of
+    transports that are not named, if there are names.
     """
     planned: list[Planned] = []
     written: list[str] = []  # how the suite names each of them
@@ -183,7 +187,9 @@ class ScheduledRun:
 def measure_all(groups: Sequence[Sequence[Item]], folder: RecordFolder) -> list[int]:
     """Measure one run after the other, and leave out what an earlier call finished. The runs of a group are a pair.
 
-    Return the last exit code of each run; after 130, nothing more is measured.
+    Wait until other measurements on this machine have ended. Return the last exit code of each run that was measured
+    now; after 130, nothing more is measured. Raise RecordError if a record cannot be read or saved, and UsageError if
+    one that is continued is of other flags, another machine or commit.
     """
     scheduled = schedule_runs(groups)
     codes: list[int] = []
@@ -236,7 +242,8 @@ def find_remaining(scheduled: Sequence[ScheduledRun]) -> list[ScheduledRun]:
 def measure_until_undisturbed(run: ScheduledRun) -> int:
     """Measure a run, and repeat it at most MAX_REPEATS times while something disturbs it. Return the last exit code.
 
-    All of these runs are in the record. With --allow-disturbed, none is repeated.
+    All of these runs are in the record. None is repeated with --allow-disturbed, or if it fails or is interrupted.
+    Raise RecordError if the record cannot be saved.
     """
     from dataflow.report.render import print_text  # imports numpy
 
@@ -328,7 +335,8 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
 def follow_run(item: Item) -> None:
     """Start the driver process of a plan, and that of the flow of --beside, and follow them to their end.
 
-    Raise RunFailed if a process cannot be started, or if the flow of --beside fails or ends too early.
+    If the run fails, its status says so. Raise RunFailed if a process cannot be started or ended, if there is no space
+    for the folders of a run, or if the flow of --beside fails or ends too early.
     """
     with run_beside(item.plan.beside) as count_iterations, RunFolder() as run_folder:
         plan = replace(item.plan, run_folder=run_folder.folder, shared_folder=run_folder.shared)

@@ -60,7 +60,8 @@ def find_failure(
     """Return why the run has failed: wrong bytes, or an edge with another data path than expected; None if it is ok.
 
     `wrong` has bytes by edge and field, none of them 0. `views` has for each edge whether its readers found views of
-    shared memory; None: for some of the tensors. It counts on CPUs only.
+    shared memory; None: for some of the tensors. It counts on CPUs only. Instead of views, edges of up to INLINED_BYTES
+    may have copies.
     """
     if wrong:
         total = sum(wrong.values())

@@ -14,7 +14,10 @@ from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
 def by_cuda_ipc(workers: WorkerGroup) -> Connection:
-    """Let readers copy from the memory of the senders. The driver's own edges use host memory."""
+    """Let readers copy from the memory of the senders. The driver's own edges use host memory.
+
+    Raise SuiteError if the actors do not share one GPU, and RunFailed if Ray chose another channel for an edge.
+    """
     flow = workers.sent_flow
     pairs = bytes_by_pair(flow)
     workers.start(GraphActor, codec=DENSE)

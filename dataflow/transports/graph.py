@@ -57,6 +57,7 @@ def connect_graph(workers: WorkerGroup, codec: Codec, hint: Hint) -> Connection:
 def by_mapped(workers: WorkerGroup) -> Connection:
     """Leave payloads where their sender wrote them; the graph carries handles."""
     start_with_rings(workers, MappedActor, RingEndpoint)
+    # Handles fit into the bytes that each channel has besides its messages.
     graph, channels = compile_graph(workers, count_bytes=lambda _: 0)
     driver = workers.driver
     data_paths = {}
@@ -189,13 +190,14 @@ def check_data_paths(paths: dict[str, str], flow: Flow, hint: Hint, transport: s
 
 
 def clean_up_at_end(workers, graph):
-    """Remove everything of the graph from a cluster that goes on after the run."""
+    """Register what removes everything of the graph at the end of the run, from a cluster that goes on."""
     workers.closing.callback(graph.teardown)
     names: set[str] = set()
     by_worker = workers.run_in_all(lambda _: cleanup.channel_semaphores())
     for names_of_worker in by_worker.values():
         names.update(names_of_worker)
-    cleanup.remember(workers.plan.run_folder, "semaphores", names)  # those of this machine
+    # The guard removes those of this machine.
+    cleanup.remember(workers.plan.run_folder, "semaphores", names)
 
     def unlink_on_other_machines():
         calls = []

@@ -50,6 +50,7 @@ class Agent:
     """The agent of NIXL in this process, which uses it from one thread at a time."""
 
     def __init__(self, name: str, threads: int = 1) -> None:
+        """Make the agent, with UCX as its only backend. No memory is registered, and no sender connected yet."""
         from nixl._api import nixl_agent, nixl_agent_config
 
         self.name = name
@@ -92,9 +93,10 @@ class Agent:
     def read(
         self, edge: Edge, sender_agent: str, handle: Handle, target: Any, timeout: float
     ) -> None:
-        """Read what a handle describes into the target, and tell the sender; raise RunFailed if that is impossible.
+        """Read what a handle describes into the target, wait for the end, and tell the sender.
 
-        target: descriptors of own memory, which is registered and has the same sizes.
+        Raise RunFailed if NIXL cannot read it, or not within the timeout (s). target: descriptors of own memory, which
+        is registered and has the same sizes.
         """
         _, number, regions = handle
         notification = f"{number} {edge}".encode()

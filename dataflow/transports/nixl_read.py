@@ -140,7 +140,11 @@ class NixlReadActor(NixlReadEndpoint, GraphActor):
 
 
 def by_nixl_read(workers: WorkerGroup) -> Connection:
-    """Let readers copy from the memory of the senders; the graph carries where it is."""
+    """Let readers copy from the memory of the senders; the graph carries where it is.
+
+    Each reader reads once from each of its senders before the graph is made. Raise RunFailed if the driver cannot, or
+    if an edge has another channel than expected. If an actor cannot, the error is that of Ray.
+    """
     start = time.perf_counter()
     workers.start(NixlReadActor, NixlReadEndpoint)
     metadata = workers.call("metadata")
@@ -154,7 +158,7 @@ def by_nixl_read(workers: WorkerGroup) -> Connection:
         workers, count_bytes=lambda endpoint: endpoint.handle_bytes(), passes_each=True
     )
     driver = workers.driver
-    logged = ", ".join(read_logged_paths(workers.plan.run_folder, "ucx"))
+    logged = ", ".join(read_logged_paths(workers.plan.run_folder, library="ucx"))
     path = f"NIXL over UCX, {logged}" if logged else f"NIXL over UCX{AS_REQUESTED}"
     data_paths = {}
     for edge, channel in channels.items():

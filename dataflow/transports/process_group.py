@@ -39,7 +39,10 @@ class Rank(Endpoint):
         return torch.device(plan.gpu_of(name))
 
     def join(self):
-        """Form the group, and send one message over each edge, so that NCCL's log names the data path."""
+        """Wait for all ranks to form the group, and send a first message over each edge, so that NCCL logs its paths.
+
+        If a rank does not come in time (--timeout and 30 s), torch raises its own error.
+        """
         plan = self.plan
         flow = self.sent_flow
         names = self.plan.worker_names
@@ -81,7 +84,7 @@ class Rank(Endpoint):
         return {task: groups[ranks] for task, ranks in members.items()}
 
     def send_first_messages(self):
-        """Send a number over each edge, and make the buffers of its reader."""
+        """Send a number over each edge of this worker or wait for it, and make the buffers of what it reads."""
         plan = self.plan
         flow = self.sent_flow
         # Parameters are served until the next ones have arrived.
@@ -102,7 +105,10 @@ class Rank(Endpoint):
         return "cpu" if DRIVER in (edge.source, edge.reader) else self.device
 
     def send(self, task, payload):
-        """Begin to send a payload to its readers, tensor by tensor, and return what must be waited for."""
+        """Begin to send a payload to its readers, tensor by tensor, and return the requests to wait for.
+
+        There are none if no other worker reads it.
+        """
         if task in self.groups:
             arguments = {"src": self.ranks[task], "group": self.groups[task], "async_op": True}
             listed = tensors.to_tensor_list(payload, self.sent_flow.message(task))
@@ -193,12 +199,16 @@ def read_logged_paths(folder, library):
 
 
 def by_process_group(workers: WorkerGroup) -> Connection:
-    """Send by torch.distributed: over loopback by gloo, between GPUs by NCCL."""
+    """Send by torch.distributed: over sockets by gloo, between GPUs by NCCL.
+
+    The driver waits until all actors have joined the group. Raise RunFailed if NCCL's log names no connection, and
+    errors as `WorkerGroup.start`, if an actor cannot be constructed.
+    """
     start = time.perf_counter()
     workers.start(RankActor, Rank, workers.rendezvous())
     driver = workers.driver
     driver.join()
-    nccl_paths = read_logged_paths(workers.plan.run_folder, "nccl")
+    nccl_paths = read_logged_paths(workers.plan.run_folder, library="nccl")
     if workers.plan.device == "cuda" and not nccl_paths:
         raise RunFailed("NCCL's log names no connection between the actors")
 

@@ -112,7 +112,10 @@ def by_mapped(workers: WorkerGroup) -> Connection:
 
 
 def by_memcpy(workers: WorkerGroup) -> Connection:
-    """Copy once per edge, in one process and into warm memory: a reference and not a transport."""
+    """Copy once per edge, in one process and into warm memory: a reference and not a transport.
+
+    `submit` runs the whole iteration and returns its results. Strings and lists of numbers are passed without a copy.
+    """
     workers.start()
     flow = workers.sent_flow
     device = workers.plan.device
@@ -128,7 +131,9 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
 
     submit = partial(pass_messages, flow, workers.actors, copy)
     return Connection(
-        submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges}
+        submit,
+        collect=lambda results: results,
+        data_paths={str(edge): "memcpy in one process" for edge in flow.edges},
     )
 
 

@@ -33,7 +33,7 @@ def by_group(workers: WorkerGroup, backend: str) -> Connection:
     """Send contiguous tensors between the members of a collective group of all actors.
 
     For gloo, Ray lets torch open a TCPStore, which listens on all interfaces. On one machine, the group of torch is
-    formed before by a file, and Ray takes it.
+    formed before by a file, and Ray takes it. Both wait until all actors have joined, and raise the errors of Ray.
     """
     with warnings.catch_warnings():  # without a GPU, cupy warns that it finds no NCCL
         warnings.filterwarnings("ignore", r"\s*nccl library could not be loaded")
@@ -56,9 +56,8 @@ def by_group(workers: WorkerGroup, backend: str) -> Connection:
         ray.get([call_in(actor, partial(join_as, rank=rank)) for rank, actor in enumerate(actors)])
     # An existing cluster may have groups of other runs.
     create_collective_group(actors, backend=backend, name=f"actors-{plan.run_folder.name}")
-    return by_direct_transport(
-        workers, backend.upper(), {"group creation": time.perf_counter() - start}
-    )
+    setup_seconds = {"group creation": time.perf_counter() - start}
+    return by_direct_transport(workers, ray_name=backend.upper(), setup_seconds=setup_seconds)
 
 
 def by_cuda_ipc(workers: WorkerGroup) -> Connection:
@@ -98,11 +97,12 @@ def by_nixl(workers: WorkerGroup, pull: bool = False) -> Connection:
                 "deregistration",
                 partial(register_memory, register=ray.experimental.deregister_nixl_memory),
             )
-        paths = ", ".join(["NIXL over UCX", *read_logged_paths(workers.plan.run_folder, "ucx")])
+        logged = read_logged_paths(workers.plan.run_folder, library="ucx")
+        paths = ", ".join(["NIXL over UCX", *logged])
         data_paths = (
             dict.fromkeys(connection.data_paths, paths) if "," in paths else connection.data_paths
         )
-        return {"data_paths": data_paths}  # the run has setup_seconds already
+        return {"data_paths": data_paths}  # the run has this dict of setup_seconds already
 
     return replace(connection, facts=end)
 
@@ -230,7 +230,7 @@ def by_direct_transport(
     if has_proxy:
         of_driver = (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER))
         paths |= {str(edge): "argument or answer of a call" for edge in of_driver}
-    return Connection(submit, collect, paths, setup_seconds)
+    return Connection(submit, collect, data_paths=paths, setup_seconds=setup_seconds)
 
 
 TRANSPORTS = {

@@ -44,8 +44,11 @@ def _round_to_pages(count: int) -> int:
 class _Segment:
     """The header and the slots of a mapped file."""
 
-    def __init__(self, path: Path, slot_bytes: int, slots: int, readers: int, mode: Any) -> None:
-        header = np.memmap(path, np.int64, "r+", 0, (slots + readers,))
+    def __init__(
+        self, path: Path, slot_bytes: int, slots: int, readers: int, slots_mode: Any
+    ) -> None:
+        """Map the file, which exists. The header is writable in any case; slots_mode: a mode of np.memmap."""
+        header = np.memmap(path, np.int64, mode="r+", shape=(slots + readers,))
         # A memoryview, because it is read inside the timed section: a value of an array costs ten times as much.
         values = header.view(np.ndarray).data
         self.written = values[:slots]
@@ -55,7 +58,7 @@ class _Segment:
         self.slots = []
         for slot in range(slots):
             offset = first + slot * stride
-            memory = np.memmap(path, np.uint8, mode, offset, (slot_bytes,))
+            memory = np.memmap(path, np.uint8, slots_mode, offset, shape=(slot_bytes,))
             self.slots.append(memory.view(np.ndarray))
 
 
@@ -71,6 +74,10 @@ class Ring(_Segment):
         readers: list[str],
         timeout: float,
     ) -> None:
+        """Create the sender's file in the folder, and map it; raise RunFailed if shared memory is full.
+
+        Other errors of the file are those of Python, such as FileExistsError. timeout: seconds that `acquire` may wait.
+        """
         path = Path(folder) / sender
         header_bytes = _round_to_pages(8 * (slots + len(readers)))
         size = header_bytes + slots * _round_to_pages(slot_bytes)
@@ -86,7 +93,7 @@ class Ring(_Segment):
                 f"{sender} needs {size / 2**20:,.0f} MiB of shared memory, and {path.parents[1]} is full: remove files "
                 "there, enlarge it (docker run --shm-size), or send less"
             ) from None
-        super().__init__(path, slot_bytes, slots, len(readers), "r+")
+        super().__init__(path, slot_bytes, slots, len(readers), slots_mode="r+")
         self.sender = sender
         self.readers = readers
         self.timeout = timeout
@@ -108,10 +115,11 @@ class Ring(_Segment):
             time.sleep(0.0001)  # short against the time for which a reader keeps a view
 
     def write(self, tensor: torch.Tensor) -> Handle:
-        """Copy a tensor of `slot_bytes` into the next slot, and return the handle for `View.open`; wait as `acquire`.
+        """Wait until readers have released the next slot, copy a tensor of `slot_bytes` into it, and publish it.
 
-        Raise RunFailed for a tensor of another size. A producer that computes into `slots` itself calls `acquire`
-        before it writes, and `publish` after it.
+        Return the handle for `View.open`. Raise RunFailed for a tensor of another size, and if a reader does not
+        release the slot in time. A producer that computes into `slots` itself calls `acquire` before, and `publish`
+        after it has written.
         """
         number = self.newest + 1
         slot_bytes = self.slots[0].nbytes
@@ -136,24 +144,29 @@ class View(_Segment):
     def __init__(
         self, folder: Path | str, edge: Edge, slots: int, keep: int, readers: list[str]
     ) -> None:
+        """Map the file that the edge's sender has made: the slots read-only, and the header to write into it.
+
+        keep: how many messages the reader may hold.
+        """
         self.sender = edge.source
         self.reader = edge.reader
         self.message = edge.message
         path = Path(folder) / self.sender
-        super().__init__(path, self.message.packed_bytes, slots, len(readers), "r")
+        super().__init__(path, self.message.packed_bytes, slots, len(readers), slots_mode="r")
         self.index = readers.index(self.reader)
         self.keep = keep
         self.newest = 0  # number of the message that was opened last
         self.released = 0
+        # Strings and lists of numbers are copies and no views, so `open` unpacks them again.
         self.has_strings = any(field.is_python for field in self.message.fields)
         self.buffers = [torch.from_numpy(slot) for slot in self.slots]
         self.payloads = [unpack(buffer, self.message) for buffer in self.buffers]
 
     def open(self, handle: Handle) -> Payload:
-        """Return the payload of a handle without a copy, and release messages older than the newest `keep`.
+        """Return the payload of a handle as views, and release messages older than the newest `keep`.
 
-        Raise RunFailed if the handle is another sender's, or if its slot was written again. The message stays there
-        until `keep` newer ones are opened, or until `release`.
+        Strings and lists of numbers are copies. Raise RunFailed if the handle is another sender's, or if its slot holds
+        another message. The message stays there until `keep` newer ones are opened, or until `release`.
         """
         sender, number = handle
         slot = number % len(self.slots)

@@ -18,7 +18,10 @@ warnings.filterwarnings("ignore", message="Zero-copy tensor")
 
 
 def by_driver_queue(workers: WorkerGroup) -> Connection:
-    """Do as the demo: a queue is a slot in the driver, over ray.put and ray.get."""
+    """Do as the demo: a queue is a slot in the driver, over ray.put and ray.get.
+
+    `submit` waits for each message that the driver passes on from one actor to another, and raises errors of actors.
+    """
     workers.start()
     flow = workers.sent_flow
     device = workers.plan.device
@@ -48,7 +51,7 @@ def by_driver_queue(workers: WorkerGroup) -> Connection:
     for edge in flow.edges:
         is_query = edge.source == DRIVER
         data_paths[str(edge)] = "argument of a call" if is_query else "object store, driver"
-    return Connection(submit, collect, data_paths)
+    return Connection(submit, collect, data_paths=data_paths)
 
 
 def call_tasks(flow: Flow, methods: Mapping[str, Any], query: Any) -> list[ray.ObjectRef]:
@@ -87,7 +90,7 @@ def by_store(workers: WorkerGroup, codec: Codec) -> Connection:
     for edge in flow.edges:
         is_inlined = edge.bytes <= INLINED_BYTES
         data_paths[str(edge)] = "inlined in a call" if is_inlined else "object store, reference"
-    return Connection(submit, collect, data_paths)
+    return Connection(submit, collect, data_paths=data_paths)
 
 
 TRANSPORTS = {

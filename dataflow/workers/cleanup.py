@@ -53,6 +53,10 @@ class RunFolder:
         self._guard: subprocess.Popen | None = None
 
     def __enter__(self) -> "RunFolder":
+        """Make both folders, and lock the first one: a run whose folder is locked is alive. No process is started.
+
+        Raise RunFailed if the temporary folder is nearly full, or if the one in shared memory cannot be made.
+        """
         if shutil.disk_usage(self.folder.parent).free < MIN_FREE_BYTES:
             raise RunFailed(
                 f"{self.folder.parent} is nearly full: free 16 MiB, or set TMPDIR to another folder"
@@ -93,10 +97,10 @@ class RunFolder:
             print(f"error: {message}", file=sys.stderr)
 
     def start_driver(self, command: list[str], cwd: Path, environment: dict[str, str]) -> None:
-        """Start the driver process below a guard, in a session of its own, and wait for its number.
+        """Start the driver process below a guard, in a session of its own, and wait for its process id.
 
         The command has the full path of the interpreter. The environment is added to that of this process. Raise
-        RunFailed if the guard ends before it knows the number, as for a command that does not exist. A driver that ends
+        RunFailed if the guard ends before it knows the id, as for a command that does not exist. A driver that ends
         at once was started: its exit code tells so.
         """
         become_subreaper()  # if the guard is killed, its children become children of this process
@@ -137,11 +141,13 @@ class RunFolder:
 def run_guard() -> None:
     """Start the driver process, and end the whole run when the supervisor closes its end of the socket or has died.
 
-    The id of the driver process, and later its exit code, are written to the file descriptor SOCKET.
+    The arguments of this program are the run folder, the file descriptor of the socket, the folder and the command of
+    the driver process. Its id, and later its exit code, are written to the socket.
     """
     folder = Path(sys.argv[1])
     handle = int(sys.argv[2])
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # until this process ends
+    # It limits nothing: `clean` knows the processes of the run by it.
     resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(folder), resource.RLIM_INFINITY))
     os.set_inheritable(handle, False)
     os.chdir(sys.argv[3])
@@ -209,8 +215,8 @@ def process_status(pid: int) -> str | None:
 def clean(folder: Path) -> list[str]:
     """Kill the processes of a run until there are none.
 
-    Then remove the folders of the run, and the files that are named after these processes: semaphores of channels, and
-    torch's counters of shared GPU memory.
+    Then remove the folders of the run, and the files in /dev/shm that are named after the run or these processes:
+    semaphores, iceoryx2's memory, and torch's counters of shared GPU memory. The folders are removed in any case.
     Return the processes that have not ended after CLEAN_SECONDS, for an error message.
     """
     files = [folder / kind for kind in ("semaphores", "pids")]

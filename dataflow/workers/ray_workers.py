@@ -29,6 +29,10 @@ MAX_REASON = 150  # characters of a text of Ray that is not known
 
 class RayWorkers(WorkerGroup):
     def __init__(self, plan: Plan) -> None:
+        """Start a private cluster, or join that of --address, and choose the node of each actor. No actor is started.
+
+        Raise RunFailed if Ray does not start, and UsageError if the cluster cannot be joined or has too few nodes.
+        """
         super().__init__(plan)
         if plan.options.address:
             _join_cluster(plan)
@@ -45,7 +49,7 @@ class RayWorkers(WorkerGroup):
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
         """Start an actor for each name of the flow, on its node, and the loop of each if its class has `run`.
 
-        It does not wait until they have started.
+        It does not wait until they have started, so the error of a constructor is raised by a later call.
         """
         options: dict[str, Any] = {
             "num_cpus": 0,
@@ -120,7 +124,7 @@ class RayWorkers(WorkerGroup):
     def explain(self, error: Exception) -> SuiteError | None:
         """Return what has caused an error: the end of a raylet, or what a loop or Ray says of an actor.
 
-        Return None if it is a defect of the suite itself.
+        Return None if it is a defect of the suite itself. If actors loop, wait at most STOP_SECONDS for the end of one.
         """
         if not all(map(process_status, self.raylets)):
             what = "Ray's process that starts actors and keeps the object store"
@@ -255,7 +259,8 @@ def start_cluster(plan: Plan) -> None:
 def _join_cluster(plan: Plan) -> None:
     """Join an existing cluster; raise UsageError if that is impossible.
 
-    Ray's processes there get this process's settings by the job's runtime environment.
+    By the job's runtime environment, actors there get the code of this project, and the variables of this process for
+    graphs, views, memory and waiting threads.
     """
     prefixes = (*SENT_VARIABLES, "MALLOC_", "THP_MEM_ALLOC_ENABLE", "OMP_WAIT_POLICY")
     variables = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}

@@ -48,6 +48,7 @@ class WorkerGroup:
     """
 
     def __init__(self, plan: Plan) -> None:
+        """Prepare the group, and name the semaphores of this process's queues. `start` starts the workers."""
         self.plan = plan
         self.sent_flow = plan.sent_flow
         # Name of an actor -> Ray actor handle, process, or endpoint in this process.
@@ -72,8 +73,8 @@ class WorkerGroup:
     ) -> None:
         """Start actor_class(plan, name, *extra) per actor, with the codec as last argument if given, and driver_class.
 
-        The driver gets no codec. If an actor cannot be constructed, raise its error, that of Ray, or with processes
-        ActorRaised or RunFailed.
+        The driver gets no codec. Wait until all are constructed. If an actor cannot be constructed, raise its error,
+        that of Ray, or with processes ActorRaised or RunFailed.
         """
         arguments = (*extra, codec) if codec else extra
         self._start_actors(actor_class, arguments)
@@ -172,7 +173,11 @@ class WorkerGroup:
 
 
 def _run_actor(actor_class: type, plan: Plan, name: str, extra: tuple, pipe: Any) -> None:
-    """Construct an actor in its process, answer the pipe in a thread, and run the transport's loop in this one."""
+    """Construct an actor in its process, answer the pipe in a thread, and run the transport's loop in this one.
+
+    If the constructor or the loop raises an error, write it to a file, send it to the driver, and exit with 1. The
+    error of a call is its answer.
+    """
 
     def answer_calls() -> None:
         with suppress(EOFError):  # the driver has ended, and cleanup will end this process
