@@ -141,9 +141,10 @@ class RayWorkers(WorkerGroup):
     def _explain_ray_error(self, error: Exception) -> SuiteError | None:
         """Return an error with one line: ActorRaised if an actor raised it, else RunFailed.
 
-        An error of the suite is returned as it is, and None for one that neither Ray nor the suite has raised.
+        An error of the suite is returned as it is, and None for one that neither Ray nor the suite has raised. If an
+        actor raised one, Ray's error is of both kinds, and its text is a traceback.
         """
-        if isinstance(error, SuiteError):
+        if isinstance(error, SuiteError) and not isinstance(error, ray.exceptions.RayError):
             return error
         message = str(error).strip()
         if (

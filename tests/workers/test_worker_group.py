@@ -185,6 +185,17 @@ def test_an_error_of_the_suite_stays_as_it_is_with_ray(ray_workers_of, kind):
     assert ray_workers_of()._explain_ray_error(error) is error
 
 
+def test_an_error_of_the_suite_that_an_actor_raised_has_one_line(ray_workers_of):
+    """Ray gives its error the class of the cause, too."""
+    cause = RunFailed("expected a dict of tokens")
+    traceback = "\x1b[36mray::reference.step()\x1b[39m (pid=1)\n  many lines"
+    error = ray.exceptions.RayTaskError("step", traceback, cause).as_instanceof_cause()
+    assert isinstance(error, RunFailed)
+    explained = ray_workers_of()._explain_ray_error(error)
+    assert isinstance(explained, ActorRaised)
+    assert str(explained) == "reference: expected a dict of tokens"
+
+
 def test_the_port_of_a_process_group_stays_taken_until_the_group_is_formed(ray_workers_of):
     workers = ray_workers_of()
     port = int(workers.rendezvous().rpartition(":")[2])
