@@ -139,24 +139,24 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[ScriptRun]:
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     run = ScriptRun(started_at=started_at, warmup_iterations=flags.warmup)
     record = make_record(flags, run)
-    with only_measurement():
-        try:
+    try:
+        with only_measurement():
             yield run
-            run.status = "ok"
-            run.reason = None
-        except SuiteError as error:
-            run.reason = str(error)
-            print(f"error: {run.reason}", file=sys.stderr)
-            sys.exit(1)
-        except KeyboardInterrupt:
-            run.reason = f"interrupted after {len(run.seconds)} timed iterations"
-            print(f"error: {run.reason}", file=sys.stderr)
-            sys.exit(130)
-        except Exception as error:
-            run.reason = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            flags.output = save_somewhere(flags.output, record)
+        run.status = "ok"
+        run.reason = None
+    except SuiteError as error:
+        run.reason = str(error)
+        print(f"error: {run.reason}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        run.reason = f"interrupted after {len(run.seconds)} timed iterations"
+        print(f"error: {run.reason}", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        run.reason = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        flags.output = save_somewhere(flags.output, record)
 
 
 def describe_machine() -> dict[str, Any]:

@@ -180,9 +180,12 @@ def test_a_script_waits_while_another_one_or_the_suite_measures(flags, capsys, m
         monkeypatch.setattr(
             records.fcntl, "flock", Mock(side_effect=[BlockingIOError, KeyboardInterrupt])
         )
-        with pytest.raises(KeyboardInterrupt), records.recorded_run(flags):
+        with pytest.raises(SystemExit) as ended, records.recorded_run(flags):
             pass
-    assert capsys.readouterr().out.startswith("waiting until another measurement")
+    printed = capsys.readouterr()
+    assert printed.out.startswith("waiting until another measurement")
+    assert printed.err == "error: interrupted after 0 timed iterations\n"
+    assert ended.value.code == 130
 
 
 def test_the_record_of_an_unexpected_error_has_its_real_reason(flags):
