@@ -4,7 +4,7 @@
     seconds = copies x A + page faults x F + fixed seconds
 
 A: the seconds in which all cores copy the bytes of an iteration once. F: the seconds of a page fault. Both are measured
-on any machine (`python3 -m dataflow machine`). Page faults are counted. Copies, and sometimes a fixed time, are fitted
+on any machine (`dataflow machine`). Page faults are counted. Copies, and sometimes a fixed time, are fitted
 to the times on several machines. So the pair (copies, page faults) belongs to a configuration and not to a machine.
 Small messages take a fixed time, because their bytes hardly matter.
 """
