@@ -484,6 +484,19 @@ def test_what_becomes_arrays_has_their_price(field, name, words):
     assert words in finding.price
 
 
+@pytest.mark.parametrize(("form", "words"), [
+    ("pickle", "send the object"),
+    ("torch.save", "send its tensors as arrays"),
+])  # fmt: skip
+def test_bytes_that_the_program_has_pickled_itself_are_no_array_of_bytes(form, words):
+    field = replace(TENSOR, type="bytes", dtype="bytes", form=form)
+    finding = find(make_program(field, alternatives={"as it is": NOW, "arrays of bytes": FAST}))
+    assert finding.cause == "bytes in the pickle"
+    assert words in finding.change
+    assert "frombuffer" not in finding.change
+    assert finding.price == pickled.READ_ONLY_PRICE
+
+
 def test_arrays_that_stay_arrays_are_not_said_to_be_no_lists():
     finding = find(make_program(TENSOR, alternatives={"as it is": NOW, "numpy arrays": FAST}))
     assert finding.price == pickled.READ_ONLY_PRICE

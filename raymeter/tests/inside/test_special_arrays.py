@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types whose arrays are copied into the pickle are measured with their arrays beside it, and come back equal."""
 
+import io
+import pickle
+
 import numpy as np
 import pytest
 from raymeter.inside import (
@@ -198,6 +201,26 @@ def test_the_pixels_of_images_are_the_field_that_brings_the_bytes():
     assert describe.find_own_pickling(images) is None
     measured = measure(images)
     assert measured["its arrays"]["inband_bytes"] < 1_000 < measured["as it is"]["inband_bytes"]
+
+
+def save_with_torch(value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("data", "form"), [
+    (pickle.dumps(np.arange(COUNT)), "pickle"),
+    (bytearray(pickle.dumps([1, 2], protocol=2)), "pickle"),
+    (save_with_torch({"weight": torch.arange(COUNT)}), "torch.save"),
+    (pickle.dumps(np.arange(COUNT))[:-1], ""),
+    (b"\x80" * COUNT, ""),
+    (b"PK\x03\x04" * COUNT, ""),
+    (b"", ""),
+])  # fmt: skip
+def test_bytes_that_the_program_has_pickled_are_known_without_loading_them(data, form):
+    (field,) = describe.describe({"checkpoint": data})
+    assert field["form"] == form
 
 
 def test_a_sparse_tensor_does_not_keep_others_from_being_measured():

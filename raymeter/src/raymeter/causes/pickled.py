@@ -78,6 +78,16 @@ BYTES_PRICE = (
     "An array is no bytes object: + and == work on each byte, and wrap around at 256. Readers that need one call "
     "tobytes(), which copies."
 )
+OWN_BYTES_CHANGES = {  # by the form of bytes that the program has made of other values
+    "pickle": (
+        "These bytes are a pickle, which the program has made itself: send the object, of which Ray leaves arrays "
+        "outside of the pickle. What pickle.dumps and pickle.loads take is not in this number."
+    ),
+    "torch.save": (
+        "These bytes are those of torch.save: send its tensors as arrays (tensor.numpy(), and torch.from_numpy in the "
+        "reader), which readers look at in the store. What torch.save and torch.load take is not in this number."
+    ),
+}
 ALTERNATIVE_PRICES = {NUMBERS: LIST_PRICE, COLUMNS: LIST_PRICE, BYTES: BYTES_PRICE}
 
 
@@ -365,9 +375,19 @@ def build_finding(
         seconds=seconds,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
-        price=price_of_alternative(kind.alternative),
+        price=price_of_kind(group, kind),
         other_lines=others,
     )
+
+
+def price_of_kind(group: Group, kind: Kind) -> str:
+    """Return what readers must do if the messages of a group are sent in the way of a kind; "" if nothing.
+
+    Who sends the object in place of its own pickle of it has arrays that can't be written into, and no array of bytes.
+    """
+    if kind.alternative == BYTES and form_of_bytes(group) in OWN_BYTES_CHANGES:
+        return READ_ONLY_PRICE
+    return price_of_alternative(kind.alternative)
 
 
 def price_of_alternative(alternative: str) -> str:
@@ -571,6 +591,8 @@ def change_of(program: Program, group: Group, kind: Kind) -> str:
     a setting, from Ray 2.53 on.
     """
     own = own_pickling(group)
+    if kind.alternative == BYTES:
+        return OWN_BYTES_CHANGES.get(form_of_bytes(group), kind.change)
     if own is not None and OWN_CHANGE in kind.change:
         change = kind.change.replace(OWN_CHANGE, change_of_class(program, own))
         return change.replace("{class}", own.type).replace("{line}", name_of_line(own.line))
@@ -646,6 +668,19 @@ def say_tensors(group: Group, change: str) -> str:
 def is_library(line: str) -> bool:
     """Return whether a line is in a package that was installed, whose code its users do not change."""
     return any(folder in line for folder in LIBRARY_FOLDERS)
+
+
+def form_of_bytes(group: Group) -> str:
+    """Return what most of the bytes of a group were made by: "pickle" or "torch.save"; "" if it is not known."""
+    for form in OWN_BYTES_CHANGES:
+        if share_of(group, has_same_form(form)) > MAIN_SHARE:
+            return form
+    return ""
+
+
+def has_same_form(form: str) -> Callable[[Field], bool]:
+    """Return whether a field is of this form, as a function."""
+    return lambda field: field.form == form
 
 
 def type_of_form(group: Group) -> str:

@@ -12,6 +12,12 @@ MAX_NAME_LENGTH = 64
 MAX_NAMES = 64  # of keys in a dict; more are probably data, and no names
 NUMBERS = (int, float, bool)
 MIN_NUMBERS = 1_000  # in a list of numbers that is called one
+PICKLE_START = b"\x80"  # the code that a protocol follows
+PICKLE_PROTOCOLS = (b"\x02", b"\x03", b"\x04", b"\x05")
+PICKLE_END = b"."
+ZIP_START = b"PK\x03\x04"
+TORCH_ENTRY = b"/data.pkl"  # the name of the first file in what torch.save makes
+MAX_HEADER_BYTES = 128  # in which the name of this file is looked for
 
 own_methods = (
     by_class.ByClass()
@@ -118,13 +124,30 @@ def describe_leaf(part):
         if is_of(part, base):
             kind = "str" if base is str else "bytes"
             length = base.__len__(part)
-            return make_leaf(kind, kind, [length], length)
+            leaf = make_leaf(kind, kind, [length], length)
+            if base is not str:
+                leaf["form"] = form_of_bytes(base, part)
+            return leaf
     if is_numbers(part):
         base = list if is_of(part, list) else tuple
         dtype = "float" if type(base.__getitem__(part, 0)) is float else "int"
         length = base.__len__(part)
         return make_leaf(type(part).__name__, dtype, [length], 8 * length)
     return describe_library_leaf(part)
+
+
+def form_of_bytes(base, part):
+    """Return "pickle" or "torch.save" if bytes begin and end like what these make; "" for other bytes.
+
+    base: bytes or bytearray, whose methods are used. The bytes are not loaded, which could run any code.
+    """
+    start = base.__getitem__(part, slice(MAX_HEADER_BYTES))
+    end = base.__getitem__(part, slice(-1, None))
+    if start[:1] == PICKLE_START and start[1:2] in PICKLE_PROTOCOLS and end == PICKLE_END:
+        return "pickle"
+    if start.startswith(ZIP_START) and TORCH_ENTRY in start:
+        return "torch.save"
+    return ""
 
 
 def is_numbers(part):
