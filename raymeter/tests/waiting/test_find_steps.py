@@ -314,3 +314,40 @@ def test_a_long_wait_for_workers_before_the_loop_is_no_reason_against_its_steps(
         driver.call(3, "train", number)
         driver.wait("get", 4, "train", number)
     assert driver.steps().count == count
+
+
+@pytest.mark.parametrize(("items", "seconds", "line"), [
+    (120, 0.001, 2),
+    (120, 0.05, 4),  # such as steps of training, in epochs
+    (20, 0.001, 4),
+])  # fmt: skip
+def test_very_many_short_calls_of_an_actor_are_a_part_of_the_loop_around_them(
+    items, seconds, line, tmp_path
+):
+    path = tmp_path / "program.py"
+    path.write_text(
+        "for step in range(6):\n"
+        "    done = rollout.generate.remote(step)\n"
+        "    for _ in range(count):\n"
+        "        sample = ray.get(queue.get.remote())\n"
+    )
+    os.utime(path, (0, 0))
+    driver = Driver()
+    for step in range(6):
+        driver.add("call", f"{path}:2", 0.0, kind="method", task=driver.task_of("generate", step))
+        for number in range(items):
+            values = {"kind": "method", "actor": "queue"}
+            task = driver.task_of("get", items * step + number)
+            driver.builder.call(
+                "call", driver.time, seconds / 10, line=f"{path}:4", task=task, **values
+            )
+            driver.builder.call(
+                "get",
+                driver.time + seconds / 10,
+                seconds / 2,
+                line=f"{path}:4",
+                objects=[f"{task}01000000"],
+                count=1,
+            )
+            driver.time += seconds
+    assert driver.steps().line == f"{path}:{line}"

@@ -34,6 +34,8 @@ from raymeter.profile.statements import (
 
 # Times the median: a first step that takes longer contains the start of the workers.
 SLOW_START = 1.5
+MANY_PASSES = 100  # of a loop in each pass of the loop around it
+MAX_PASS_SECONDS = 0.01  # of the median one of those
 MAX_NAMES = 8  # of lines and of tasks in the text of an error: those with most calls
 
 Thread = tuple[str, int]  # process and thread
@@ -205,6 +207,8 @@ class Cutter:
         chosen = join_passes_of_one_statement(chosen)
         if self.is_list_of_tasks(chosen):
             chosen = self.around_loop(chosen) or in_frames(chosen) or chosen
+        else:
+            chosen = self.around_many_passes(chosen) or chosen
         return chosen
 
     def cut_after_start(self, calls: Sequence[Call], key: Key, begin: float, end: float) -> Cut:
@@ -227,6 +231,20 @@ class Cutter:
         lines = [call.line for call in calls if call.event == "get"]
         loops = loops_around(lines[0], self.program.recording.start)
         return not loops or not loops[0].needs_last_pass(lines[0])
+
+    def around_many_passes(self, cut: Cut) -> Cut | None:
+        """Return the steps of the loop around that of a cut, if each of them has very many short passes of it.
+
+        Calls of one actor need not be a list of tasks, but so many small ones are a part of what a user calls a step.
+        """
+        bounds = [*cut.starts, cut.end]
+        lengths = [end - start for start, end in pairwise(bounds)]
+        if median(lengths) > MAX_PASS_SECONDS:
+            return None
+        around = self.around_loop(cut)
+        if around is None or len(cut.starts) < MANY_PASSES * len(around.starts):
+            return None
+        return around
 
     def around_loop(self, cut: Cut) -> Cut | None:
         """Return the steps of the loop around that of a cut, if it calls Ray by itself; else None."""
