@@ -239,6 +239,16 @@ def test_methods_of_one_actor_are_no_problem(frames, tmp_path):
     assert not profile.findings
 
 
+def test_the_time_of_the_tasks_is_waiting_also_if_a_library_waits_before_its_get():
+    program = make_serial(frames="pass")
+    for call in program.recording.calls:
+        if call.event == "get":
+            call.start += call.seconds - CALL_SECONDS
+            call.seconds = CALL_SECONDS
+    (finding,) = waiting.find(program, find_steps(program))
+    assert f"{1e3 * TASKS * TASK_SECONDS:.0f} ms of waiting" in finding.title
+
+
 def test_methods_of_two_actors_run_two_at_a_time():
     profile = advise(make_serial(frames="pass", actors=2))
     assert 0.45 < saved_share(profile) < 0.51

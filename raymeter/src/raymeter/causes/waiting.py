@@ -241,7 +241,8 @@ class Finder:
             return None
         count = self.steps.count
         per_step = significant(len(waits) / count, 2)
-        waited = sum(wait.call.seconds for wait in waits)
+        in_gets = sum(wait.call.seconds for wait in waits)
+        waited = max(in_gets, serial.seconds)  # a library may wait in its own way before ray.get
         text = format_milliseconds(waited / count)
         name = waits[0].task.name
         return Finding(
