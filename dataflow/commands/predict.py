@@ -120,7 +120,10 @@ def predict(costs: MachineCosts, stored: Sequence[StoredCost], size: int) -> lis
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the predictions. Raise UsageError for wrong flags, and RecordError for a file that cannot be read."""
+    """Print the predicted time of each configuration on a machine: that of the flags, or the newest measured one.
+
+    Raise UsageError for wrong flags, and if no machine was measured or given; RecordError for an unreadable file.
+    """
     arguments, options = parse_command(argv)
     try:
         flow = build_flow(options.flow, options.sizes, options.message)

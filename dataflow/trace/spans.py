@@ -116,7 +116,8 @@ def find_owner(function: str) -> tuple[Any, str]:
 def _timed(function: Any, stage: str) -> Any:
     """Return the function wrapped so that each call, also one that raises, adds a span of this stage to `recorded`.
 
-    Its page faults are those outside of the spans of wrapped functions that it calls on the same thread.
+    Its page faults are those of all threads of this process meanwhile, without those in spans of wrapped functions
+    that it calls on its own thread.
     """
 
     @functools.wraps(function)
