@@ -65,7 +65,7 @@ def read_chosen(path: Path) -> str:
 
 
 def read_limit(name: str) -> str | None:
-    """Return a limit of the container or control group in which this process runs; None without one."""
+    """Return a limit of the container in which this process runs (control groups of version 2); None without one."""
     text = (Path("/sys/fs/cgroup") / name).read_text().strip()
     return None if text.startswith("max") else text
 

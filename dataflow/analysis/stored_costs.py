@@ -22,8 +22,8 @@ DIGITS = 4  # of a stored number: more would differ from one computer to the nex
 class StoredCost(msgspec.Struct, frozen=True, kw_only=True):
     """What an iteration of a configuration costs, by the mean of its times; its table and flow name the messages.
 
-    `fixed_seconds` are what copies and page faults do not explain of these messages. With large messages, they are
-    processes that wait for each other and work of the kernel, so they are taken as proportional to the bytes.
+    `fixed_seconds` are what copies and page faults do not explain of these messages. Why is not known. They are taken
+    as proportional to the bytes, because they were only seen with large messages.
     """
 
     configuration: str

@@ -33,19 +33,20 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def new_path(measured_at: str, cores: int) -> Path:
-    """Return a path for a measurement: its time, the boot and the number of cores."""
-    time = measured_at[:16].replace(":", "")
+    """Return a path for a measurement: its time to the second, the boot and the number of cores."""
+    time = measured_at[:19].replace(":", "")
     return MACHINES / f"{time}-{hash_boot()[:4]}-{cores}.json"
 
 
 def prepare(path: Path) -> None:
     """Make the folder of a new file; raise RecordError if that can't be done, or if the file exists."""
-    if path.exists():
-        raise RecordError(f"{path} exists: give another name, or move it away")
     try:
+        is_there = path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"cannot write {path} ({error.strerror}): give another name") from None
+    if is_there:
+        raise RecordError(f"{path} exists: give another name, or move it away")
 
 
 def main(argv: Sequence[str]) -> int:

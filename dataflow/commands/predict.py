@@ -41,6 +41,7 @@ class Prediction:
     cost: StoredCost
     seconds: float
     faults: float
+    fixed_seconds: float  # of these messages, for which neither copies nor page faults account
     limit_seconds: float  # one copy of all bytes by all cores
 
     @property
@@ -114,8 +115,10 @@ def predict(costs: MachineCosts, stored: Sequence[StoredCost], size: int) -> lis
     for cost in stored:
         if cost.table == TABLE:
             seconds = cost.seconds_on(costs, size)
-            faults = cost.faults * size / cost.iteration_bytes
-            predictions.append(Prediction(cost, seconds, faults, costs.copy_seconds))
+            scale = size / cost.iteration_bytes
+            faults = scale * cost.faults
+            fixed = scale * cost.fixed_seconds
+            predictions.append(Prediction(cost, seconds, faults, fixed, costs.copy_seconds))
     return sorted(predictions, key=lambda prediction: prediction.seconds)
 
 
@@ -152,9 +155,7 @@ COLUMNS = (
     Column("95 % interval", lambda item: item.interval),
     Column("copies", lambda item: format_significant(item.cost.copies)),
     Column("page faults", lambda item: format_significant(item.faults)),
-    Column(
-        "fixed ms", lambda item: format_significant(item.cost.fixed_seconds / MILLISECOND), rank=1
-    ),
+    Column("fixed ms", lambda item: format_significant(item.fixed_seconds / MILLISECOND), rank=1),
     Column("x limit", lambda item: format_significant(item.seconds / item.limit_seconds), rank=2),
 )
 

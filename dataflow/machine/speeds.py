@@ -5,6 +5,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 import xxhash
 
@@ -48,13 +49,19 @@ class Echo:
         self.reader, write_there = os.pipe()
         self.process = os.fork()
         if not self.process:
-            os.close(self.writer)
-            os.close(self.reader)
-            while data := os.read(read_there, 1):
-                os.write(write_there, data)
-            os._exit(0)
+            self.answer(read_there, write_there)
         os.close(read_there)
         os.close(write_there)
+
+    def answer(self, reader: int, writer: int) -> NoReturn:
+        """Send bytes back, and end this process, also if it is interrupted: it must not go on as its parent."""
+        try:
+            os.close(self.writer)
+            os.close(self.reader)
+            while data := os.read(reader, 1):
+                os.write(writer, data)
+        finally:
+            os._exit(0)
 
     def round_trip(self) -> None:
         """Send a byte, and wait until it is back."""

@@ -31,6 +31,8 @@ def test_predictions_are_of_the_large_messages_and_the_fastest_is_first():
     predictions = predict.predict(COSTS, [slow, other, COST], 1000)
     assert [item.cost for item in predictions] == [COST, slow]
     assert predictions[0].interval == "1,800 to 7,000"
+    (half, _) = predict.predict(COSTS, [slow, COST], 500)
+    assert (half.faults, half.fixed_seconds) == (100.0, 0.25)  # as they are in its seconds
 
 
 def read_times(printed: str) -> dict[str, float]:
