@@ -71,13 +71,9 @@ class Script:
         self.output = Path(output or self.folder / "record.json")
         self.before: set[Any] = set()
         self.before = self.leftovers()
-        command = [
-            *prefix,
-            sys.executable,
-            *run_words(runtime, *flags),
-            "--output",
-            str(self.output),
-        ]
+        command = [*prefix, sys.executable, *run_words(runtime, *flags)]
+        if "--command" not in flags:  # of nodes, which has all words of a command
+            command += ["--output", str(self.output)]
         # A token of this user would otherwise be required from the shared cluster, which has none.
         own = {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder), **variables}
         self.process = subprocess.Popen(
