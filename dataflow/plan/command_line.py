@@ -218,18 +218,24 @@ def make_options(transport: Transport, given: Mapping[str, Any]) -> list[Options
     Raise UsageError for a --sweep that cannot be read, or whose flag has a value already. Other values are not checked.
     """
     values = {"transport": transport.name, **given}
-    if given.get("flow") in PRESETS:
-        name = values.pop("flow")
-        flags = preset_flags(name, values.pop("batch_size", None))
-        values = {"preset": name, **flags, **values}  # flags that are given override its own
     if "sweep" not in values:
-        return [Options.of(values)]
+        return [Options.of(replace_preset(values))]
     flag, points = parse_sweep(values["sweep"])
     if flag.name in values:
         raise UsageError(
             f"--sweep {values['sweep']} and {flag_name(flag.name)}: leave one of them out"
         )
-    return [Options.of({**values, flag.name: point}) for point in points]
+    return [Options.of(replace_preset({**values, flag.name: point})) for point in points]
+
+
+def replace_preset(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of flags with those of the preset that --flow names; flags that are given override its own."""
+    name = values.get("flow")
+    if name not in PRESETS:
+        return {**values}
+    others = {flag: value for flag, value in values.items() if flag not in ("flow", "batch_size")}
+    flags = preset_flags(name, values.get("batch_size"))
+    return {"preset": name, **flags, **others}
 
 
 def parse_sweep(text: str) -> tuple[Flag, list[Any]]:

@@ -161,6 +161,10 @@ def test_the_values_in_the_files_of_presets_and_variants_are_those_that_the_comm
         assert parse_configuration(variant.name) == (variant.transport, variant.flags)
 
 
+def make_flow(options):
+    return build_flow(options.flow, options.sizes, options.message)
+
+
 def test_a_sweep_has_options_for_each_value():
     for text, values, table in (
         ("iteration-bytes=1KiB,64KiB", [2**10, 2**16], "sweep-iteration-bytes"),
@@ -173,6 +177,13 @@ def test_a_sweep_has_options_for_each_value():
         )
         assert [getattr(point, name) for point in options] == values
         assert {point.table for point in options} == {table}
+
+
+@pytest.mark.parametrize("preset", ["demo", "verl-dapo"])
+def test_a_sweep_of_samples_sweeps_those_of_a_preset(preset):
+    options = parse_options("torch", "--flow", preset, "--sweep", "batch-size=64,128")
+    small, large = [make_flow(point).bytes_per_iteration for point in options]
+    assert large == pytest.approx(2 * small, rel=0.01)
 
 
 def test_the_manifest_for_kuberay_runs_a_command_of_the_suite_on_the_nodes_that_it_asks_for():
