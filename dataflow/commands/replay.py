@@ -122,19 +122,29 @@ def main(argv: Sequence[str]) -> int:
     """Measure the messages of a profile, and say whether the replay holds; return the exit code of `run`.
 
     With --dry-run, only print what would be measured. Raise UsageError if the folder has no profile or `run` rejects a
-    flag, and RecordError if the profile was measured before.
+    flag, and RecordError if the records cannot be written.
     """
     arguments = make_parser().parse_all(argv)
     profile = load_profile(arguments.folder)
     words = make_words(profile, arguments)
     if arguments.dry_run:
         return run.main(words)
-    output = profile.folder / "replay"
+    output = choose_output(profile.folder)
     code = run.main([*words, "--output", str(output)])
     for result in group_results(load_all([output])):
         if result.label == profile.configuration:
             print(say_result(profile, result))
     return code
+
+
+def choose_output(folder: Path) -> Path:
+    """Return a new folder in that of the profile: "replay", or "replay-2" and so on after earlier replays."""
+    output = folder / "replay"
+    count = 1
+    while output.exists():
+        count += 1
+        output = folder / f"replay-{count}"
+    return output
 
 
 def say_result(profile: Profile, result: Result) -> str:

@@ -115,3 +115,12 @@ def test_flags_that_the_suite_advises_are_passed_on(make_profile, measured):
     replay.main([str(make_profile()), "--warmup", "1", "--allow-disturbed"])
     _, given = run.parse_arguments(measured.words)
     assert (given["warmup"], given["allow_disturbed"]) == (1, True)
+
+
+def test_a_second_replay_has_a_folder_of_its_own(make_profile, measured):
+    folder = make_profile()
+    for name in ("replay", "replay-2", "replay-3"):
+        replay.main([str(folder)])
+        output = folder / name
+        assert measured.words[-2:] == ["--output", str(output)]
+        output.mkdir()
