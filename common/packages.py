@@ -10,9 +10,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def require_packages(*names: str) -> None:
     """End this process with one line if a package is not installed."""
-    for name in names:
-        if importlib.util.find_spec(name) is None:
-            raise SystemExit(f"error: {describe_missing(name)}")
+    for name in find_missing(*names):
+        raise SystemExit(f"error: {describe_missing(name)}")
+
+
+def find_missing(*names: str) -> list[str]:
+    """Return those of the packages that are not installed."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def describe_missing(name: str | None) -> str:

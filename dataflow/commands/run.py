@@ -25,6 +25,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+from common.packages import describe_missing, find_missing
 from common.record_files import find_files
 from dataflow.catalogue.catalogue import TRANSPORTS, suites
 from dataflow.errors import RecordError, UsageError
@@ -390,6 +391,13 @@ def print_continuation(arguments: argparse.Namespace, output: Path) -> None:
         print(f"with make:   {command.replace('OUTPUT', str(output))}")
 
 
+def warn_of_missing_packages() -> None:
+    """Print a line if a package is not installed without which the tables and charts of this run fail at its end."""
+    for name in find_missing("matplotlib", "scipy"):
+        warning = f"there will be records, but no tables and charts: {describe_missing(name)}"
+        print(f"warning: {warning}", file=sys.stderr)
+
+
 def find_exit_code(codes: Sequence[int], measured: Sequence[Item], report_code: int) -> int:
     """Return the exit code: that of an interrupt, else 1 if a run failed or a configuration has no result, else 0."""
     from dataflow.analysis.result import Result
@@ -420,6 +428,8 @@ def main(argv: Sequence[str]) -> int:
         print_plans(items, [run.item.plan for run in remaining], arguments, output)
         if is_dry:
             return 0
+        if len(items) > 1:
+            warn_of_missing_packages()
         codes = supervisor.measure_all(ordered, folder)
     if 130 in codes and len(items) > 1 and not arguments.against:
         print_continuation(arguments, output)

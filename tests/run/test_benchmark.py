@@ -281,6 +281,17 @@ def test_a_sweep_has_a_record_per_value_and_skips_a_value_that_does_not_fit(meas
     assert {record.table for record in records} == {"sweep-iteration-bytes"}
 
 
+def test_a_package_that_the_tables_need_is_missed_before_the_first_run(
+    measured, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(benchmark, "find_missing", lambda *_: ["matplotlib"])
+    output = tmp_path / "new"
+    benchmark.main(["store refs", "graph shm", "--output", str(output)])
+    error = capsys.readouterr().err
+    assert error.startswith("warning: there will be records, but no tables and charts: matplotlib")
+    assert len(measured) == 2
+
+
 def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     argv = ["torch memcpy", "torch gloo", "torch nccl", "--output", str(tmp_path)]
     assert benchmark.main([*argv, "--runs", "2"]) == 1
