@@ -202,6 +202,10 @@ def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
         return lambda: read_flow(name)
     if "=>" in name:
         raise ValueError(f"cannot read '{name}': write '{name.replace('=>', ARROW)}'")
+    if ": " in name:
+        raise ValueError(
+            f"cannot read '{name}': a flow needs an arrow, as 'rollout -> trainer: 12MB'"
+        )
     if name not in FLOWS:
         others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
         raise ValueError(f"unknown flow {name}{did_you_mean(name, FLOWS) or others}")

@@ -35,6 +35,7 @@ COMMON = (
     "in_flight",
 )
 MAX_CHOICES = 50  # characters beside a flag
+MANY_CHOICES = 5  # fewer are named in an error, because "gpu" is close to "cpu" and means cuda
 SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
 Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
 
@@ -142,6 +143,7 @@ class VerbParser(argparse.ArgumentParser):
         """Raise UsageError with argparse's message, in which the names of Python's types are replaced."""
         text = " ".join(message.split()).removeprefix("argument ")
         text = re.sub("invalid int value: ('.*')", r"\1 is not possible: give a whole number", text)
+        text = re.sub(r"invalid choice: '(.*)' \(choose from (.*)\)$", suggest_choice, text)
         raise UsageError(f"{text} (--help lists the flags)")
 
     def parse_all(self, argv: Sequence[str]) -> argparse.Namespace:
@@ -198,6 +200,14 @@ def parse_with_options(
     values = vars(parser.parse_all(argv))
     given = {flag.name: values.pop(flag.name) for flag in FLAGS if flag.name in values}
     return argparse.Namespace(**values), given
+
+
+def suggest_choice(wrong: re.Match[str]) -> str:
+    """Return what is wrong with a choice: the one that was meant if one of many is close to it, or all choices."""
+    given, quoted = wrong.groups()
+    choices = re.findall("'(.*?)'", quoted)
+    meant = did_you_mean(given, choices) if len(choices) > MANY_CHOICES else ""
+    return f"'{given}' is unknown" + (meant or f": give {', '.join(choices)}")
 
 
 @cache
