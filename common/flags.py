@@ -27,6 +27,7 @@ TRANSPORTS = {
     "store": ("driver-queue", "ref-queue", "refs"),
     "graph": ("shm", "nccl", "cuda-ipc", "pickle"),
 }
+GPU_TRANSPORTS = ("nccl", "cuda-ipc")  # of the graph script
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -126,7 +127,10 @@ def choose_gpus(flags: argparse.Namespace) -> None:
     local_gpus = count_gpus()
     if flags.device == "cuda" and not local_gpus:
         # The driver's tensors need one, even if the models are elsewhere.
-        raise ValueError("--device cuda: no GPU found. Use --device cpu")
+        other_flags = "--device cpu"
+        if flags.runtime == "graph" and flags.transport in GPU_TRANSPORTS:
+            other_flags += " --transport shm"
+        raise ValueError(f"--device cuda: no GPU found. Use {other_flags}")
     usable_gpus = local_gpus
     if flags.device == "cuda" and flags.address:
         usable_gpus = max(local_gpus, len(MODELS))  # models may be on other machines
@@ -158,7 +162,7 @@ def choose_transport(flags: argparse.Namespace, gpus: int) -> None:
             if flags.transport in TRANSPORTS[runtime]:
                 advice = f"belongs to {script}"
         raise ValueError(f"--transport {flags.transport} {advice}")
-    if flags.transport in ("nccl", "cuda-ipc") and flags.device == "cpu":
+    if flags.transport in GPU_TRANSPORTS and flags.device == "cpu":
         raise ValueError(f"--transport {flags.transport} needs --device cuda: use shm")
     if flags.transport == "nccl" and not can_use_nccl:
         raise ValueError(

@@ -210,11 +210,15 @@ def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
     moves_gpu_memory = not transport.requirements.host_memory_only
     if moves_gpu_memory and default_device(gpus) == "cuda":
         return "cuda", gpus
+    if device == "cuda" and gpus:
+        raise UsageError(f"--device cuda: {transport.name} moves host memory. Use --device cpu.")
     if device == "cuda":
-        reason = "no GPU found"
-        if gpus:
-            reason = f"{transport.name} moves host memory"
-        raise UsageError(f"--device cuda: {reason}. Use --device cpu.")
+        needs_gpu = transport.requirements.gpu_per_actor or transport.requirements.gpus > 0
+        if needs_gpu:
+            raise UsageError(
+                f"--device cuda: no GPU found, and {transport.name} needs one: {CHOOSE_ANOTHER}"
+            )
+        raise UsageError("--device cuda: no GPU found. Use --device cpu.")
     return "cpu", 0
 
 

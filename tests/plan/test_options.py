@@ -100,6 +100,8 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
     ("torch", ["--sweep", "in-flight=1,4", "--in-flight", "1"], "leave one of them out"),
     ("torch", ["--sweep", "in-flight=1,65"], "give 1 to 64"),
     ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu."),
+    ("graph", ["--transport", "nccl", "--device", "cuda"], "no GPU found, and nccl needs one: choose another"),
+    ("rdt", ["--transport", "cuda-ipc", "--device", "cuda"], "no GPU found, and cuda-ipc needs one: choose another"),
 ], ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "")  # fmt: skip
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(runtime, flags, reason):
     assert reason in reject_options(runtime, *flags)
