@@ -5,26 +5,13 @@ import shlex
 from types import SimpleNamespace
 
 import pytest
-from made_records import make_record, make_run, write_record
+from made_records import make_machine, make_record, make_run, write_record
 
 from common.record import save
 from dataflow.analysis.prediction import CHECKED, Check
 from dataflow.commands import predict, run
 from dataflow.errors import UsageError
-from dataflow.machine.samples import MachineSamples, NewMemory, WarmCopies
 from dataflow.plan.command_line import parse_flags, words_of
-
-GB = 10**9
-SIZE = 256 * 2**20
-# 10 GB/s, and 1 µs per page fault.
-MACHINE = MachineSamples(
-    measured_at="2026-01-01T00:00:00+00:00", environment={},
-    warm_copies=[WarmCopies(SIZE, threads, [SIZE / (10 * GB)]) for threads in (1, 2)],
-    just_freed=NewMemory(bytes=10 * GB, faults=10**6, seconds=[2.0]),
-    freed_before=NewMemory(bytes=10 * GB, faults=10**6, seconds=[6.0]),
-    huge_pages=NewMemory(bytes=10 * GB, faults=10**6, seconds=[2.0]),
-    pickle_bytes=1, pickle_seconds=[1.0], hash_bytes=1, hash_seconds=[1.0], round_trip_seconds=[1.0],
-)  # fmt: skip
 
 
 def record_of(configuration, run):
@@ -43,10 +30,11 @@ def check(monkeypatch, tmp_path, capsys):
 
     def keep(_):
         seen.machines += 1
+        machine = make_machine()
         path = tmp_path / "machines" / "new.json"
         path.parent.mkdir()
-        save(path, MACHINE)
-        return path, MACHINE
+        save(path, machine)
+        return path, machine
 
     monkeypatch.setattr(predict, "keep_measurement", keep)
     choose = predict.choose_checked
@@ -99,7 +87,7 @@ def test_the_machine_is_measured_first_and_the_configurations_as_run_does(check,
 
 def test_a_machine_that_was_measured_before_is_not_measured_again(check, tmp_path):
     path = tmp_path / "before.json"
-    save(path, MACHINE)
+    save(path, make_machine())
     _, printed, seen = check("--machine", str(path), "--output", str(tmp_path / "new"))
     assert seen.machines == 0 and "before.json: 2 cores" in printed
     assert str(tmp_path / "new") in seen.words
