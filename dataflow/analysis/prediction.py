@@ -8,21 +8,28 @@ many count as the machines of the campaigns have cores, because copies were fitt
 
 An interval is wider than that of the fit if a machine differs from those of the campaigns. With another number of
 cores, it is not known how many of them a copy uses. If copies are faster or slower than on all of those machines, the
-fixed seconds may be faster or slower, too.
+fixed seconds may be faster or slower, too. It is also wider for other messages than those of the campaigns, and unknown
+for small ones and for many tensors: calls and tensors take time that is neither a copy nor a page fault.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import exp, log, sqrt
 from statistics import fmean
 
 from dataflow.analysis.cost_model import SMALL_BYTES, MachineCosts
 from dataflow.analysis.stored_costs import CostFile, FittedMachine, StoredCost
 from dataflow.flows.flow import DRIVER, Flow
+from dataflow.flows.message import ACKNOWLEDGEMENT
 
 FITTED_CORES = 2  # of all machines of the campaigns
 TABLE = "headline"  # of campaigns: messages of 32 to 160 MiB
+# Published records of other large messages lie within this factor (a test counts them).
+OTHER_MESSAGES = 2.0
+MIN_BYTES = 16 * 2**20  # of an iteration whose messages are large
+MIN_TENSOR_BYTES = 2**20  # of its tensors on average
+SAME_BYTES = 0.01  # difference from the bytes of the campaigns, up to which the messages are theirs
 RETAINED = "--retain-memory"
 # Seconds of a page fault, from bare metal to memory that a hypervisor has taken back.
 LOWEST_PRICE = 0.05e-6
@@ -92,6 +99,42 @@ class Prediction:
         return " ".join(word for word in words if word != RETAINED)
 
 
+@dataclass(frozen=True)
+class FlowVolume:
+    """What an iteration of a flow moves."""
+
+    flow: str
+    bytes: int
+    tensors: int  # one for each reader of it
+    workers: int  # actors that send, or read, at the same time
+
+    @property
+    def tensor_bytes(self) -> float:
+        """Return the mean bytes of a tensor."""
+        return self.bytes / max(1, self.tensors)
+
+    @property
+    def is_large(self) -> bool:
+        return self.bytes >= MIN_BYTES and self.tensor_bytes >= MIN_TENSOR_BYTES
+
+    def is_that_of(self, cost: StoredCost) -> bool:
+        """Return whether a campaign has measured these messages."""
+        difference = abs(self.bytes / cost.iteration_bytes - 1)
+        return self.flow == cost.flow and difference <= SAME_BYTES
+
+    def threads(self, cores: int) -> int:
+        """Return how many threads copy at the same time in A."""
+        return min(cores, max(FITTED_CORES, self.workers))
+
+
+def measure_flow(flow: Flow) -> FlowVolume:
+    tensors = 0
+    for edge in flow.edges:
+        if edge.message != ACKNOWLEDGEMENT:
+            tensors += sum(max(1, len(field.lengths)) for field in edge.message.fields)
+    return FlowVolume(flow.name, flow.bytes_per_iteration, tensors, count_workers(flow))
+
+
 def count_workers(flow: Flow) -> int:
     """Return how many actors send, or read, at the same time, if messages that can travel together do so."""
     depths = {DRIVER: 0}
@@ -107,30 +150,25 @@ def count_workers(flow: Flow) -> int:
     return max(len(actors) for actors in groups)
 
 
-def count_threads(flow: Flow, cores: int) -> int:
-    """Return how many threads copy at the same time in A."""
-    return min(cores, max(FITTED_CORES, count_workers(flow)))
-
-
-def choose_table(stored: CostFile, flow: Flow) -> str | None:
+def choose_table(stored: CostFile, volume: FlowVolume) -> str | None:
     """Return the table of campaigns that predicts a flow: one with this flow, or that of large messages.
 
     None if the messages are small, and no table has this flow: their times hardly depend on bytes.
     """
-    is_small = flow.bytes_per_iteration < SMALL_BYTES
+    is_small = volume.bytes < SMALL_BYTES
     for cost in stored.costs:
         is_fitted_small = cost.iteration_bytes < SMALL_BYTES
-        if cost.flow == flow.name and is_fitted_small == is_small:
+        if cost.flow == volume.flow and is_fitted_small == is_small:
             return cost.table
     return None if is_small else TABLE
 
 
 def predict(
-    speed: MachineSpeed, stored: CostFile, table: str, size: int, threads: int
+    speed: MachineSpeed, stored: CostFile, table: str, volume: FlowVolume
 ) -> list[Prediction]:
-    """Return the predictions for messages of so many bytes, the fastest first."""
+    """Return the predictions for a flow, the fastest first."""
     costs = [cost for cost in stored.costs if cost.table == table]
-    predictions = [predict_one(speed, cost, stored.machines, size, threads) for cost in costs]
+    predictions = [predict_one(speed, cost, stored.machines, volume) for cost in costs]
     return sorted(predictions, key=lambda prediction: prediction.seconds)
 
 
@@ -138,15 +176,16 @@ def predict_one(
     speed: MachineSpeed,
     cost: StoredCost,
     machines: Sequence[FittedMachine],
-    size: int,
-    threads: int,
+    volume: FlowVolume,
 ) -> Prediction:
+    size = volume.bytes
     scale = size / cost.iteration_bytes
-    costs = MachineCosts(speed.name, size / speed.rate(threads), speed.fault_seconds)
+    rate = speed.rate(volume.threads(speed.cores))
+    costs = MachineCosts(speed.name, size / rate, speed.fault_seconds)
     return Prediction(
         cost,
         cost.seconds_on(costs, size),
-        find_interval(speed, cost, machines, size, threads),
+        find_interval(speed, cost, machines, volume),
         faults=scale * cost.faults,
         fixed_seconds=scale * cost.fixed_seconds,
         limit_seconds=size / speed.rate(speed.cores),
@@ -157,16 +196,17 @@ def find_interval(
     speed: MachineSpeed,
     cost: StoredCost,
     machines: Sequence[FittedMachine],
-    size: int,
-    threads: int,
+    volume: FlowVolume,
 ) -> tuple[float, float] | None:
-    """Return between which seconds an iteration takes with 95 %; None if the factor of the fit is not known.
+    """Return between which seconds an iteration takes with 95 %; None if that is not known.
 
     Outside of what was fitted, its ends are those of the extremes that are possible there.
     """
-    if cost.factor is None:
+    factor = factor_for(cost, volume)
+    if factor is None:
         return None
-    rate = speed.rate(threads)
+    size = volume.bytes
+    rate = speed.rate(volume.threads(speed.cores))
     fastest = slowest = rate
     if speed.cores != FITTED_CORES:
         fastest = max(rate, speed.highest_rate)
@@ -178,7 +218,20 @@ def find_interval(
     growth = distance_from_fit(1 / rate, machines)
     low = cost.copies * size / fastest + faults + fixed * min(1.0, growth)
     high = cost.copies * size / slowest + faults + fixed * max(1.0, growth)
-    return low / cost.factor, high * cost.factor
+    return low / factor, high * factor
+
+
+def factor_for(cost: StoredCost, volume: FlowVolume) -> float | None:
+    """Return what multiplies and divides a prediction for 95 %: that of the fit, and for other messages that of these.
+
+    None if one of them is not known.
+    """
+    if cost.factor is None or volume.is_that_of(cost):
+        return cost.factor
+    if not volume.is_large:
+        return None
+    both = log(cost.factor) ** 2 + log(OTHER_MESSAGES) ** 2
+    return exp(sqrt(both))
 
 
 def distance_from_fit(byte_seconds: float, machines: Sequence[FittedMachine]) -> float:

@@ -28,8 +28,8 @@ from dataflow.analysis.prediction import (
     Prediction,
     choose_checked,
     choose_table,
-    count_threads,
     mean_seconds,
+    measure_flow,
     predict,
 )
 from dataflow.analysis.stored_costs import COSTS, load_costs
@@ -230,20 +230,20 @@ def make_predictions(arguments: argparse.Namespace, flow: Flow) -> list[Predicti
     Raise UsageError if nothing predicts messages that are so small, or if no machine was measured.
     """
     stored = load_costs(COSTS)
-    size = flow.bytes_per_iteration
-    table = choose_table(stored, flow)
+    volume = measure_flow(flow)
+    table = choose_table(stored, volume)
     if table is None:
         raise UsageError(
-            f"{format_bytes(size)} per iteration: the time of such small messages does not follow from their bytes, "
-            "so there is no prediction: measure them with `python3 -m dataflow run`"
+            f"{format_bytes(volume.bytes)} per iteration: the time of such small messages does not follow from their "
+            "bytes, so there is no prediction: measure them with `python3 -m dataflow run`"
         )
-    speed = find_speed(arguments, size)
-    threads = count_threads(flow, speed.cores)
-    predictions = predict(speed, stored, table, size, threads)
-    print_text(*describe_machine_speed(speed, flow, threads))
+    speed = find_speed(arguments, volume.bytes)
+    predictions = predict(speed, stored, table, volume)
+    print_text(f"{flow.title}, {format_bytes(volume.bytes)} per iteration.")
+    print_text(*describe_machine_speed(speed, volume))
     print_table(predictions_table(predictions))
     print_text(*describe_order(speed, predictions))
-    print_text(*describe_limits(speed, threads, stored, predictions, flow))
+    print_text(*describe_limits(speed, stored, predictions, volume))
     print_text(*describe_refused(stored.unexplained, table))
     return predictions
 

@@ -7,8 +7,10 @@ from dataflow.analysis.cost_model import MAX_ERROR
 from dataflow.analysis.prediction import (
     FITTED_CORES,
     HOLDS,
+    OTHER_MESSAGES,
     RETAINED,
     Check,
+    FlowVolume,
     MachineSpeed,
     Prediction,
     distance_from_fit,
@@ -16,7 +18,6 @@ from dataflow.analysis.prediction import (
     find_gains,
 )
 from dataflow.analysis.stored_costs import CostFile, Unexplained
-from dataflow.flows.flow import Flow
 from dataflow.report.tables import (
     Column,
     TextTable,
@@ -68,16 +69,15 @@ COLUMNS = (
 )
 
 
-def describe_machine_speed(speed: MachineSpeed, flow: Flow, threads: int) -> list[str]:
-    """Return the messages, the machine, and in how many ms its cores can copy each message once for each reader."""
-    size = flow.bytes_per_iteration
+def describe_machine_speed(speed: MachineSpeed, volume: FlowVolume) -> list[str]:
+    """Return the machine, and in how many ms its cores can copy each message once for each reader."""
     fault = f"{format_significant(speed.fault_seconds / MICROSECOND)} µs per page fault"
     if speed.paused_fault_seconds is not None:
         paused = format_significant(speed.paused_fault_seconds / MICROSECOND)
         fault += f" ({paused} if the memory was freed some seconds before)"
-    limit = in_milliseconds(size / speed.rate(speed.cores))
+    limit = in_milliseconds(volume.bytes / speed.rate(speed.cores))
+    threads = volume.threads(speed.cores)
     return [
-        f"{flow.title}, {format_bytes(size)} per iteration.",
         f"{speed.name}: {name_count(speed.cores, 'core')}, {describe_rates(speed, threads)}, {fault}.",
         f"Limit: one copy for each reader by all cores takes {limit} ms.",
     ]
@@ -113,10 +113,9 @@ def describe_order(speed: MachineSpeed, predictions: Sequence[Prediction]) -> li
 
 def describe_limits(
     speed: MachineSpeed,
-    threads: int,
     stored: CostFile,
     predictions: Sequence[Prediction],
-    flow: Flow,
+    volume: FlowVolume,
 ) -> list[str]:
     """Return to what the costs were fitted, and how this machine and these messages differ from that."""
     rates = [1 / machine.byte_seconds / GB for machine in stored.machines]
@@ -133,13 +132,26 @@ def describe_limits(
             f"Nothing was fitted on {name_count(speed.cores, 'core')}: the intervals go from copies by all cores to "
             "copies by one."
         )
-    if distance_from_fit(1 / speed.rate(threads), stored.machines) != 1:
+    if distance_from_fit(1 / speed.rate(volume.threads(speed.cores)), stored.machines) != 1:
         lines.append(
             "Copies are faster or slower here than on all of those machines: nothing has checked such a prediction."
         )
-    if flow.bytes_per_iteration != fitted_bytes:
-        lines.append("Other messages are predicted by their bytes, and nothing has checked that.")
+    if not volume.is_that_of(predictions[0].cost):
+        lines.append(describe_other_messages(volume))
     return lines
+
+
+def describe_other_messages(volume: FlowVolume) -> str:
+    """Return how far messages can be trusted that no campaign has measured."""
+    if volume.is_large:
+        return (
+            "Other messages are predicted by their bytes: the intervals are wider by a factor of "
+            f"{OTHER_MESSAGES:g} for that."
+        )
+    return (
+        f"These messages have {volume.tensors:,} tensors of {format_bytes(volume.tensor_bytes)} on average. Calls and "
+        "tensors take time that is in no prediction, so an iteration can take many times as long."
+    )
 
 
 def describe_refused(unexplained: Sequence[Unexplained], table: str) -> list[str]:
