@@ -55,6 +55,7 @@ from dataflow.units import format_bytes
 
 GB = 1e9
 MICROSECOND = 1e-6
+MOST = 1e9  # of a rate or a time
 MAX_COUNT = 10_000  # of cores, and of runs
 LEAST_FAULT_SECONDS = 1e-9  # less is an error of the measurement
 # Flags that say which messages are predicted, and those that only say how --check measures.
@@ -151,26 +152,33 @@ def check_measurement(arguments: argparse.Namespace, given: Mapping[str, Any]) -
 
 
 def parse_positive(text: str) -> float:
-    """Return a number above 0; raise ValueError for others."""
-    number = float(text)
-    if not 0 < number < 1e9:
-        raise ValueError
+    """Return a number above 0; raise ArgumentTypeError for others."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < MOST:
+        raise argparse.ArgumentTypeError(f"{text} is not possible: give a number above 0")
     return number
 
 
 def parse_rates(text: str) -> list[float]:
-    """Return the rate of all cores, or those of one thread and of all cores; raise ValueError for others."""
+    """Return the rate of all cores, or those of one thread and of all cores; raise ArgumentTypeError for others."""
     rates = [parse_positive(part) for part in text.split(",")]
     if len(rates) > 2 or rates[0] > rates[-1]:
-        raise ValueError
+        raise argparse.ArgumentTypeError(
+            f"{text} is not possible: give one rate, or that of one thread and then that of all cores"
+        )
     return rates
 
 
 def parse_count(text: str) -> int:
-    """Return a whole number of at least 1; raise ValueError for others."""
-    count = int(text)
+    """Return a whole number of at least 1; raise ArgumentTypeError for others."""
+    count = int(text) if text.isdecimal() else 0
     if not 1 <= count <= MAX_COUNT:
-        raise ValueError
+        raise argparse.ArgumentTypeError(
+            f"{text} is not possible: give a whole number from 1 to {MAX_COUNT}"
+        )
     return count
 
 

@@ -279,7 +279,9 @@ def test_a_preset_and_the_flow_of_a_file_are_predicted(tmp_path, capsys):
     ([*DESCRIBED, "--iterations", "2"], "--iterations: give --check, too"),
     ([*DESCRIBED, "--runs", "2"], "--runs and --output: give --check, too"),
     ([*DESCRIBED, "--check"], "--check measures this machine"),
-    (["--check", "--runs", "0"], "--runs"),
+    (["--check", "--runs", "0"], "--runs: 0 is not possible: give a whole number"),
+    (["--copy-gbps", "x", "--fault-us", "1"], "--copy-gbps: x is not possible: give a number above 0"),
+    (["--copy-gbps", "3,2", "--fault-us", "1"], "give one rate, or that of one thread"),
 ])  # fmt: skip
 def test_wrong_flags_are_rejected_in_one_line(words, reason):
     with pytest.raises(UsageError, match=reason):

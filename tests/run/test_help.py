@@ -114,7 +114,7 @@ def test_a_command_of_a_help_text_can_be_carried_out(folder_of_a_user, capsys, v
 
 
 def test_a_command_that_does_not_exist_is_found(folder_of_a_user):
-    with pytest.raises(Exception, match="invalid choice: 'headline'"):
+    with pytest.raises(Exception, match="'headline' is unknown"):
         run.main(["--suite", "headline", "--dry-run"])
 
 
