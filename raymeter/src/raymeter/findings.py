@@ -40,6 +40,20 @@ class Reorder:
     object: str
 
 
+@dataclass(frozen=True)
+class Overlap:
+    """A call of an actor that begins while the one before it still runs.
+
+    It begins `seconds` after the start of the earlier one, in which that one has the actor for itself, and not before
+    the tasks of `after` have ended.
+    """
+
+    task: str
+    earlier: str
+    seconds: float
+    after: tuple[str, ...] = ()
+
+
 @dataclass
 class Finding:
     """One cause of lost time or memory, and the change that removes it."""
@@ -51,6 +65,7 @@ class Finding:
     seconds: float  # of work per step that is lost to it, summed over processes
     savings: list[Saving] = field(default_factory=list)
     reorders: list[Reorder] = field(default_factory=list)
+    overlaps: list[Overlap] = field(default_factory=list)
     fewer_tasks: dict[str, float] = field(
         default_factory=dict
     )  # task -> share of its start that is saved

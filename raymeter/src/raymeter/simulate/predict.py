@@ -3,7 +3,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 
 from raymeter.findings import Advice, Finding, Prediction, Reorder, Saving
@@ -11,6 +11,7 @@ from raymeter.profile.program import Program
 from raymeter.profile.steps import Steps
 from raymeter.simulate.contention import find_relief
 from raymeter.simulate.graph import CLOCK_SECONDS, Edge, Graph, Point, build
+from raymeter.simulate.overlaps import ReplacedEdges, let_overlap
 from raymeter.simulate.replay import replay, step_seconds
 from raymeter.simulate.work import Work
 
@@ -59,6 +60,7 @@ class Changes:
 
     delays: list[ChangedDelay]
     edges: list[Change]
+    replaced: list[ReplacedEdges] = field(default_factory=list)  # before the edges were changed
 
     def undo(self) -> None:
         """Let the graph be as it was before."""
@@ -67,6 +69,8 @@ class Changes:
         for change in reversed(self.edges):
             change.edge.seconds = change.seconds
             change.edge.source = change.source
+        for replaced in reversed(self.replaced):
+            replaced.undo()
 
 
 def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list[Advice]:
@@ -156,8 +160,9 @@ def simulate(graph: Graph, steps: Steps, finding: Finding) -> float:
 
 def apply(graph: Graph, finding: Finding) -> Changes:
     """Change the graph as a finding says."""
+    replaced = let_overlap(graph, finding.overlaps)
     delays = shorten_starts(graph, finding)
-    return Changes(delays, shorten_and_reorder(graph, finding))
+    return Changes(delays, shorten_and_reorder(graph, finding), replaced)
 
 
 def shorten_starts(graph: Graph, finding: Finding) -> list[ChangedDelay]:
