@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find messages most of whose numbers are one value, such as batches that are padded to the longest allowed length.
 
-Sources: the padded batches of RL trainers, which have options to remove the padding (`use_remove_padding` in verl).
+Sources: trainers of verl and NeMo RL send batches without padding (verl-project/verl#6009, NVIDIA-NeMo/RL#2439).
 """
 
 from raymeter.causes.savings import save_reading, save_sending, total
