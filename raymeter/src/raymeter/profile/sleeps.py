@@ -34,17 +34,14 @@ def find_sleep(line: str, start: float) -> Sleep | None:
     if not loops:
         return None
     nodes = list(walk_outside(repeated_parts(loops[0].node), INNER_FUNCTIONS))
-    sleeps = [node for node in nodes if is_sleep(node)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    sleeps = [call for call in calls if last_name(call.func) == SLEEP]
     if len(sleeps) != 1:
         return None
     call = sleeps[0]
     file, _ = split_line(line)
     awaited = [node.value for node in nodes if isinstance(node, ast.Await)]
     return Sleep(f"{file}:{call.lineno}", seconds_of(call), call in awaited)
-
-
-def is_sleep(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) == SLEEP
 
 
 def seconds_of(call: ast.Call) -> float | None:
