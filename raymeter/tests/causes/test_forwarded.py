@@ -67,3 +67,38 @@ def test_what_is_got_is_not_to_be_got():
     finding = make_finding(is_got=True)
     assert finding.line == "/made/train.py:15"
     assert "do not call ray.get" in finding.change
+
+
+def find_awaited(place: str) -> Finding:
+    """Return what is found if code submits a task, awaits its 1 MiB, and sends it on."""
+    builder = Builder()
+    for step in range(STEPS):
+        begin = 1.0 + STEP_SECONDS * step
+        by = f"{step:047x}c" if place else DRIVER_TASK
+        task = f"{step:047x}d"
+        reader = f"{step:047x}e"
+        own = {"place": place, "by": by, "kind": "task"}
+        if place:
+            builder.call("call", begin, 0.001, kind="task", task=by, name=place, line=LINE)
+            builder.task(by, place, begin + 0.002, 0.09)
+        builder.call("call", begin + 0.012, 0.001, task=task, name="rollout", line=LINE, **own)
+        builder.task(task, "rollout", begin + 0.014, 0.02)
+        builder.send(
+            None, begin + 0.03, 0.002, process="node-rollout-0", by=task, by_name="rollout"
+        )
+        awaited = {"by": by, "object": f"{task}01000000", "leaves": [[ADDRESS, MIB]]}
+        builder.receive(begin + 0.04, 0.01, place, **awaited)
+        call = builder.call(
+            "call", begin + 0.06, 0.02, task=reader, name="train", line=CHILD_LINE, **own
+        )
+        builder.send(call, begin + 0.061, 0.01, leaves=[[ADDRESS, MIB]])
+    (finding,) = forwarded.find(builder.program(), make_steps())
+    return finding
+
+
+@pytest.mark.parametrize("place", ["", "controller"])
+def test_what_is_awaited_is_no_argument(place):
+    finding = find_awaited(place)
+    assert finding.line == CHILD_LINE
+    assert "do not await the reference" in finding.change
+    assert "Pass `[ref]`" not in finding.change

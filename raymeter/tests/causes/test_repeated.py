@@ -43,6 +43,11 @@ def test_equal_contents_are_found_if_all_bytes_were_compared():
     assert finding.line == LINE
 
 
+def test_content_that_is_equal_by_chance_in_one_of_many_steps_is_not_advised_to_be_kept():
+    contents = [{"content": 7}, {"content": 7, "is_same": True}, {"content": 8}, {"content": 9}]
+    assert not find(make_puts(contents))
+
+
 @pytest.mark.parametrize("has_parts", [False, True])
 def test_repeats_do_not_stand_for_left_out_messages_that_are_none(has_parts):
     # Each second message is a repeat, and all that were left out come after those.

@@ -36,6 +36,14 @@ def test_three_quarters_are_padding(make):
     assert share_of_one_value(make(np.arange(200_000).reshape(1_000, 200))) < 0.01
 
 
+@pytest.mark.parametrize("width", [1000, 1024, 4095, 8192, 16384, 20000])
+def test_the_width_of_the_rows_does_not_matter(width):
+    rows = np.zeros((512, width), np.int32)
+    count = width // 16
+    rows[:, :count] = 1 + np.arange(512 * count).reshape(512, count)
+    assert share_of_one_value(rows) == pytest.approx(15 / 16, abs=0.02)
+
+
 class ImageType(pa.ExtensionType):
     """A column of images, as Ray Data has them: to_numpy returns them with their shape."""
 

@@ -8,12 +8,13 @@ RL systems, which get a batch, split it, and send the parts (verl, SkyRL#982).
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
+from enum import Enum
 
 from raymeter.causes.savings import save_reading, save_sending_all, total
 from raymeter.findings import Finding
 from raymeter.profile.events import Received
 from raymeter.profile.groups import Group, group_messages, in_steps
-from raymeter.profile.program import Message, Program
+from raymeter.profile.program import TASK_DIGITS, Message, Program
 from raymeter.profile.steps import Steps
 from raymeter.units import format_bytes
 
@@ -24,18 +25,27 @@ ARGUMENT = (
     "stays one."
 )
 TAKE_PART = "with the rows that the reader needs, and let the reader take its part."
-CHANGES = {  # by whether a part is sent on, and whether it comes from an argument
-    (
-        False,
-        False,
-    ): "If the value is only passed on there: do not call ray.get, and pass the reference.",
-    (False, True): f"{ARGUMENT} If the value is only passed on there: pass that reference.",
-    (
-        True,
-        False,
-    ): f"Do not call ray.get there: pass the reference, {TAKE_PART} Or let the producer return one result "
-    "per reader (num_returns).",
-    (True, True): f"{ARGUMENT} Pass that reference on, {TAKE_PART}",
+PER_READER = "Or let the producer return one result per reader (num_returns)."
+
+
+class Origin(Enum):
+    """How a process has received a value."""
+
+    GOT = "in a call of Ray"
+    AWAITED = "by awaiting a reference"
+    ARGUMENT = "as an argument"
+
+
+CHANGES = {  # of a value that is sent on as a whole
+    Origin.GOT: "If the value is only passed on there: do not call ray.get, and pass the reference.",
+    Origin.AWAITED: "If the value is only passed on there: do not await the reference, alone or with others in "
+    "asyncio.gather, and pass it.",
+    Origin.ARGUMENT: f"{ARGUMENT} If the value is only passed on there: pass that reference.",
+}
+CHANGES_OF_PARTS = {
+    Origin.GOT: f"Do not call ray.get there: pass the reference, {TAKE_PART} {PER_READER}",
+    Origin.AWAITED: f"Do not await the reference there: pass it, {TAKE_PART} {PER_READER}",
+    Origin.ARGUMENT: f"{ARGUMENT} Pass that reference on, {TAKE_PART}",
 }
 MIN_INSIDE = 0.5  # of the bytes of a message that lie in memory that was received
 
@@ -146,7 +156,7 @@ def make_finding(
         cause=CAUSE,
         title=describe_hop(group, reads),
         line=line,
-        change=describe_change(group, origins),
+        change=describe_change(program, group, origins),
         seconds=total(savings) / steps.count,
         savings=savings,
         messages=[(message.sent.process, message.sent.number) for message in group.messages],
@@ -201,7 +211,8 @@ def line_that_hands_over(program: Program, message: Message) -> str:
     lines = []
     for received in message.received:
         submission = program.submissions.get(received.by)
-        if submission is not None and received.is_argument:
+        is_argument = way_of(program, received) is Origin.ARGUMENT
+        if submission is not None and is_argument:
             lines.append(submission.line)
     if lines:
         return lines[0]
@@ -214,7 +225,7 @@ def line_of(program: Program, received: Received) -> str:
     return call.line if call is not None else ""
 
 
-def describe_change(group: Group, origins: list[Received]) -> str:
+def describe_change(program: Program, group: Group, origins: list[Received]) -> str:
     """Return what to do about messages whose sender has received their content before, as `origins`.
 
     It depends on the sender: a queue; a method that returns its argument; an actor that stores it, without ray.get;
@@ -223,16 +234,36 @@ def describe_change(group: Group, origins: list[Received]) -> str:
     if QUEUE_ACTOR in group.sender:
         return "Put a reference into the queue: `queue.put([ray.put(batch)])`, and `ray.get(queue.get()[0])`."
     is_result = group.messages[0].call is None
-    if is_result and {origin.by for origin in origins} & {m.sent.by for m in group.messages}:
+    ways = {way_of(program, origin) for origin in origins}
+    is_argument = ways == {Origin.ARGUMENT}
+    returners = {message.sent.by for message in group.messages}
+    if is_result and Origin.ARGUMENT in ways and {origin.by for origin in origins} & returners:
         return (
             "The method returns what it has as an argument: return only what is new, and pass the reference of "
             "the argument to the next reader."
         )
-    is_argument = all(origin.is_argument for origin in origins)
     if is_result and is_argument:
         return (
             "The actor only stores the value and hands it out, so it is copied twice. Send it "
             "`[ray.put(value)]`, let it hand out that list, and call ray.get in the reader."
         )
     is_part = any(origin.bytes > 1.5 * group.bytes for origin in origins)
-    return CHANGES[is_part, is_argument]
+    changes = CHANGES_OF_PARTS if is_part else CHANGES
+    if is_argument:
+        return changes[Origin.ARGUMENT]
+    return changes[Origin.GOT if Origin.GOT in ways else Origin.AWAITED]
+
+
+def way_of(program: Program, received: Received) -> Origin:
+    """Return how a process has received a message.
+
+    No call of Ray shows an await. The driver has no arguments, and no process gets a result of a task that it has
+    submitted itself as an argument.
+    """
+    if not received.is_argument:
+        return Origin.GOT
+    processes = program.recording.processes
+    drivers = [process.process for process in processes if process.role == "driver"]
+    submission = program.submissions.get(received.object[:TASK_DIGITS])
+    is_own = submission is not None and submission.process == received.process
+    return Origin.AWAITED if is_own or received.process in drivers else Origin.ARGUMENT

@@ -29,6 +29,7 @@ KEEP = (
     "Give the value to each actor once, as an argument of its constructor (of a pool: of its initializer) or of a "
     "method that keeps it, and send only what changes."
 )
+MIN_PER_STEP = 0.5  # repeats; else most steps have none, and an equal content may be chance
 PRICE_OF_KEEPING = "the actors must not change the value that they keep."
 CHANGES = {
     "argument": "Call `ref = ray.put(value)` once, before the loop over the readers (or over the steps, while the "
@@ -84,6 +85,8 @@ def find(program: Program, steps: Steps) -> list[Finding]:
             line = in_steps(group.messages, steps)
             reading = save_reading_again(group.messages, repeats, line)
             factor = factor_of_repeats(repeats, line, with_content(line))
+            if factor * Group(repeats).count < MIN_PER_STEP * steps.count:
+                continue
             finding = make_finding(program, steps, Group(repeats), reading, factor)
             findings.append(finding)
     others = [message for message in program.messages if id(message) not in repeated]
