@@ -242,7 +242,9 @@ def make_predictions(arguments: argparse.Namespace, flow: Flow) -> list[Predicti
     print_text(f"{flow.title}, {format_bytes(volume.bytes)} per iteration.")
     print_text(*describe_machine_speed(speed, volume))
     print_table(predictions_table(predictions))
-    print_text(*describe_order(speed, predictions))
+    if any(prediction.interval for prediction in predictions):
+        # Otherwise, what is not predicted can take longer than what is.
+        print_text(*describe_order(speed, predictions))
     print_text(*describe_limits(speed, stored, predictions, volume))
     print_text(*describe_refused(stored.unexplained, table))
     return predictions
