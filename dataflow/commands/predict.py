@@ -49,6 +49,7 @@ from dataflow.report.prediction_tables import (
     describe_order,
     describe_refused,
     predictions_table,
+    warn_of_spread,
 )
 from dataflow.report.render import print_table, print_text
 from dataflow.units import format_bytes
@@ -221,7 +222,9 @@ def find_speed(arguments: argparse.Namespace, size: int) -> MachineSpeed:
         raise UsageError(
             "no machine was measured: run `python3 -m dataflow machine`, or give --copy-gbps and --fault-us"
         )
-    return speed_of_samples(load_machine(path), path.name, size)
+    machine = load_machine(path)
+    print_text(*warn_of_spread(machine, size))
+    return speed_of_samples(machine, path.name, size)
 
 
 def make_predictions(arguments: argparse.Namespace, flow: Flow) -> list[Prediction]:
