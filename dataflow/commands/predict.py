@@ -10,8 +10,11 @@
 Each configuration costs a number of copies and of page faults, which were fitted to campaigns on several machines
 (docs/method.md). Another flow is predicted by its bytes.
 
-Exit code of --check: 0 if all three predictions are within 15 % of what was measured; 1 if one is not, or was not
-measured; 130 if it was interrupted. Else 0; 2 for a wrong flag.
+Flags of `run` say which messages are predicted: --flow, --message and the sizes. With --check, --iterations, --warmup,
+--allow-disturbed and the time limits say how it measures. The others are rejected.
+
+Exit code: 0; 2 for a wrong flag. With --check, 0 if all three predictions are within 15 % of what was measured, 1 if
+one is not, or was not measured, and 130 if it was interrupted.
 """
 
 import argparse
