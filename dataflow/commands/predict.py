@@ -10,8 +10,11 @@
 Each configuration costs a number of copies and of page faults, which were fitted to campaigns on several machines
 (docs/method.md). Another flow is predicted by its bytes.
 
-Exit code of --check: 0 if all three predictions are within 15 % of what was measured; 1 if one is not, or was not
-measured; 130 if it was interrupted. Else 0; 2 for a wrong flag.
+Flags of `run` say which messages are predicted: --flow, --message and the sizes. With --check, --iterations, --warmup,
+--allow-disturbed and the time limits say how it measures. The others are rejected.
+
+Exit code: 0; 2 for a wrong flag. With --check, 0 if all three predictions are within 15 % of what was measured, 1 if
+one is not, or was not measured, and 130 if it was interrupted.
 """
 
 import argparse
@@ -49,6 +52,7 @@ from dataflow.report.prediction_tables import (
     describe_order,
     describe_refused,
     predictions_table,
+    warn_of_spread,
 )
 from dataflow.report.render import print_table, print_text
 from dataflow.units import format_bytes
@@ -229,7 +233,9 @@ def find_speed(arguments: argparse.Namespace, size: int) -> MachineSpeed:
         raise UsageError(
             "no machine was measured: run `python3 -m dataflow machine`, or give --copy-gbps and --fault-us"
         )
-    return speed_of_samples(load_machine(path), path.name, size)
+    machine = load_machine(path)
+    print_text(*warn_of_spread(machine, size))
+    return speed_of_samples(machine, path.name, size)
 
 
 def make_predictions(arguments: argparse.Namespace, flow: Flow) -> list[Prediction]:
@@ -250,7 +256,9 @@ def make_predictions(arguments: argparse.Namespace, flow: Flow) -> list[Predicti
     print_text(f"{flow.title}, {format_bytes(volume.bytes)} per iteration.")
     print_text(*describe_machine_speed(speed, volume))
     print_table(predictions_table(predictions))
-    print_text(*describe_order(speed, predictions))
+    if any(prediction.interval for prediction in predictions):
+        # Otherwise, what is not predicted can take longer than what is.
+        print_text(*describe_order(speed, predictions))
     print_text(*describe_limits(speed, stored, predictions, volume))
     print_text(*describe_refused(stored.unexplained, table))
     return predictions

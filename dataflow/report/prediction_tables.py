@@ -18,6 +18,7 @@ from dataflow.analysis.prediction import (
     find_gains,
 )
 from dataflow.analysis.stored_costs import CostFile, Unexplained
+from dataflow.machine.samples import MachineSamples
 from dataflow.report.tables import (
     Column,
     TextTable,
@@ -32,6 +33,7 @@ GB = 1e9
 MILLISECOND = 1e-3
 MICROSECOND = 1e-6
 MAX_CROSSINGS = 3
+MAX_SPREAD = 1.5  # of copies by all cores on a machine that does nothing else
 
 
 def predictions_table(predictions: Sequence[Prediction]) -> TextTable:
@@ -80,6 +82,18 @@ def describe_machine_speed(speed: MachineSpeed, volume: FlowVolume) -> list[str]
     return [
         f"{speed.name}: {name_count(speed.cores, 'core')}, {describe_rates(speed, threads)}, {fault}.",
         f"Limit: one copy for each reader by all cores takes {limit} ms.",
+    ]
+
+
+def warn_of_spread(machine: MachineSamples, size: int) -> list[str]:
+    """Return a warning if other programs have probably used the machine while it was measured."""
+    rates = machine.copies_of(size, machine.cores).rates
+    spread = max(rates) / min(rates)
+    if spread < MAX_SPREAD:
+        return []
+    return [
+        f"warning: the slowest copy by all cores took {format_significant(spread)} times as long as the fastest one: "
+        "measure the machine again when it does nothing else"
     ]
 
 

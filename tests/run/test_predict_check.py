@@ -93,6 +93,19 @@ def test_a_machine_that_was_measured_before_is_not_measured_again(check, tmp_pat
     assert str(tmp_path / "new") in seen.words
 
 
+@pytest.mark.parametrize(("slowest", "is_warned"), [(1.2, False), (2.0, True)])
+def test_copies_that_differ_much_are_a_warning(slowest, is_warned, tmp_path, capsys):
+    machine = make_machine()
+    (seconds,) = machine.warm_copies[-1].seconds
+    machine.warm_copies[-1].seconds.append(slowest * seconds)
+    path = tmp_path / "machine.json"
+    save(path, machine)
+    predict.main(["--machine", str(path)])
+    printed = capsys.readouterr().out
+    text = "warning: the slowest copy by all cores took 2 times as long as the fastest one"
+    assert (text in printed) == is_warned
+
+
 def test_a_run_that_failed_is_no_prediction_that_holds(check):
     exit_code, printed, _ = check(status="failed", code=1)
     assert exit_code == 1
