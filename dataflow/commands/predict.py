@@ -4,6 +4,7 @@
     python3 -m dataflow predict                                  as the newest `dataflow machine` has measured it here
     python3 -m dataflow predict --copy-gbps 40 --fault-us 0.3    a machine that one does not have
     python3 -m dataflow predict --flow "rollout -> trainer: tokens int64 64MB"
+    python3 -m dataflow predict --preset router-replay           a cluster that one does not have (docs/cluster.md)
 
 Each configuration costs a number of copies and of page faults, which were fitted to campaigns on several machines
 (docs/method.md). Another flow is predicted by its bytes.
@@ -17,11 +18,12 @@ from statistics import median
 
 from dataflow.analysis.cost_model import MachineCosts
 from dataflow.analysis.stored_costs import COSTS, StoredCost, load_costs
+from dataflow.commands import predict_cluster
 from dataflow.commands.machine import MACHINES
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
 from dataflow.machine.samples import load_machine
-from dataflow.plan.command_line import VerbParser, parse_with_options
+from dataflow.plan.command_line import parse_with_options
 from dataflow.plan.options import Options
 from dataflow.report.render import print_table, print_text
 from dataflow.report.tables import Column, format_significant, make_table
@@ -55,7 +57,7 @@ class Prediction:
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Options]:
     """Return this verb's own flags, and the options that name the messages; raise UsageError for wrong ones."""
-    parser = VerbParser(__doc__, "python3 -m dataflow predict [flags]")
+    parser = predict_cluster.ClusterParser(__doc__, "python3 -m dataflow predict [flags]")
     add = parser.add_argument
     add(
         "--machine",
@@ -70,7 +72,9 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Options]:
         help="GB/s at which all cores together copy large messages",
     )
     add("--fault-us", type=positive, metavar="N", help="microseconds of a page fault")
+    predict_cluster.add_options(parser)
     arguments, given = parse_with_options(parser, argv)
+    predict_cluster.take_options(arguments, given)
     is_described = arguments.copy_gbps is not None and arguments.fault_us is not None
     if not is_described and (arguments.copy_gbps or arguments.fault_us):
         raise UsageError("--copy-gbps and --fault-us: give both, or neither")
@@ -128,6 +132,8 @@ def main(argv: Sequence[str]) -> int:
     Raise UsageError for wrong flags, and if no machine was measured or given; RecordError for an unreadable file.
     """
     arguments, options = parse_command(argv)
+    if predict_cluster.is_asked(arguments):
+        return predict_cluster.main(arguments, options)
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
