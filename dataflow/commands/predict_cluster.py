@@ -30,6 +30,7 @@ from dataflow.plan.command_line import VerbParser
 from dataflow.plan.flag import parse_value
 from dataflow.plan.options import Options
 from dataflow.report.cluster_forecast import (
+    BLOCKS,
     forecast_table,
     say_assumptions,
     say_checks,
@@ -42,7 +43,6 @@ MAX_NODES = 10_000
 MAX_COPIES = 1_000  # of rollouts or trainers: more take several seconds to simulate
 LARGE = 2**28  # bytes of the copies whose rate counts
 COPIES = partial(parse_value, int, Meta(ge=1, le=MAX_COPIES))
-BLOCKS = "blocks"
 OF_A_CLUSTER = ("link", "switch", "rollouts")
 
 
@@ -205,8 +205,8 @@ def say_notes(
 ) -> list[str]:
     """Return what the columns mean, how far the simulation was checked, and what is assumed."""
     lines = [
-        f"full: in use for at least {FULL:.0%} of an iteration, from so many rollouts on. Trainers and nodes have the "
-        "same relation to them as asked for."
+        f"full: in use for at least {FULL * 100:.0f} % of an iteration, from so many rollouts on. Trainers and nodes "
+        "have the same relation to them as asked for."
     ]
     if preset:
         lines.append(say_assumptions(preset))
