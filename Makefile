@@ -103,6 +103,7 @@ faults: .venv/installed-dev
 
 publish: .venv/installed
 	$(PY) -m dataflow.analysis.stored_costs
+	$(PY) -m dataflow.cluster.check
 	$(PY) -m dataflow report $(RECORDS) --publish
 	$(PY) -m examples.profiled.publish
 	$(PY) plot_results.py results/campaigns

@@ -13,7 +13,7 @@ from dataflow.study import studies
 
 ORDER = (
     "errors", "units", "study", "flows", "catalogue", "records", "plan", "trace", "endpoints", "nodes",
-    "workers", "machine", "analysis", "report", "measure", "transports", "studies", "commands", "__main__",
+    "workers", "machine", "analysis", "cluster", "report", "measure", "transports", "studies", "commands", "__main__",
 )  # fmt: skip
 STUDIES = ROOT / "dataflow" / "studies"
 FILES = sorted(path for path in (ROOT / "dataflow").rglob("*.py") if path.name != "__init__.py")

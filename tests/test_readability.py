@@ -16,6 +16,7 @@ ROOMS = (
     "common",
     "examples",
     "dataflow/catalogue",
+    "dataflow/cluster",
     "dataflow/commands",
     "dataflow/endpoints",
     "dataflow/flows",

@@ -6,6 +6,7 @@
     python3 -m dataflow predict --copy-gbps 12,40 --fault-us 0.3 --cores 16   the same, with the rate of one thread
     python3 -m dataflow predict --flow "rollout -> trainer: tokens int64 64MB"
     python3 -m dataflow predict --check --iteration-bytes 128MiB  measure three configurations, and compare
+    python3 -m dataflow predict --preset router-replay           a cluster that one does not have (docs/cluster.md)
 
 Each configuration costs a number of copies and of page faults, which were fitted to campaigns on several machines
 (docs/method.md). Another flow is predicted by its bytes.
@@ -37,6 +38,7 @@ from dataflow.analysis.prediction import (
 )
 from dataflow.analysis.stored_costs import COSTS, load_costs
 from dataflow.catalogue.catalogue import TRANSPORTS
+from dataflow.commands import predict_cluster
 from dataflow.commands.machine import MACHINES, keep_measurement
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
@@ -69,10 +71,12 @@ OF_CHECK = {"iterations", "warmup", "allow_disturbed", "timeout", "run_limit"}
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return this verb's own flags, and those of the messages and of --check; raise UsageError for wrong ones."""
-    parser = VerbParser(__doc__, "python3 -m dataflow predict [flags]")
+    parser = predict_cluster.ClusterParser(__doc__, "python3 -m dataflow predict [flags]")
     add_machine(parser)
     add_check(parser)
+    predict_cluster.add_options(parser)
     arguments, given = parse_with_options(parser, argv)
+    predict_cluster.take_options(arguments, given)
     check_machine(arguments)
     check_measurement(arguments, given)
     return arguments, given
@@ -135,6 +139,8 @@ def check_machine(arguments: argparse.Namespace) -> None:
         raise UsageError("--machine: leave it out, or --copy-gbps and --fault-us")
     if is_described and arguments.check:
         raise UsageError("--check measures this machine: leave --copy-gbps and --fault-us out")
+    if arguments.check and predict_cluster.is_asked(arguments):
+        raise UsageError("--check measures this machine: leave --nodes and --preset out")
     if arguments.cores and not is_described:
         raise UsageError("--cores: give --copy-gbps and --fault-us, too")
 
@@ -272,6 +278,8 @@ def main(argv: Sequence[str]) -> int:
     """
     arguments, given = parse_command(argv)
     flow = build_messages(given)
+    if predict_cluster.is_asked(arguments):
+        return predict_cluster.main(arguments, flow)
     if not arguments.check:
         make_predictions(arguments, flow)
         return 0

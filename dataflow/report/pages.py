@@ -27,6 +27,7 @@ from dataflow.report.campaign_tables import (
     format_memory,
     format_times,
 )
+from dataflow.report.cluster_forecast import forecast_sections
 from dataflow.report.gpu_tables import gpu_sections
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
@@ -63,6 +64,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     flags = make_table([*described.items()], columns)
     agreement = build_agreement(RESULTS / "evidence" / "agreement")
     built = [Section("flags", "", table=flags), agreement, *gpu_sections(results)]
+    built += forecast_sections()
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         built += [

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Show what clusters are forecast to do, and how the simulation compares with what was measured."""
+
+from collections.abc import Sequence
+
+from dataflow.cluster.costs import ForecastFile, LayoutCheck, load_forecast, typical_machine
+from dataflow.cluster.forecast import Case, Forecast, Point, forecast
+from dataflow.cluster.hardware import Cluster, parse_rate
+from dataflow.cluster.presets import LINK, ClusterPreset, load_presets
+from dataflow.cluster.ways import Path
+from dataflow.report.tables import (
+    Column,
+    Section,
+    TextTable,
+    format_milliseconds,
+    format_significant,
+    make_table,
+)
+from dataflow.units import format_bytes
+
+GOAL = 0.2  # of the measured time, within which the simulation should be
+GOAL_TEXT = f"{GOAL * 100:.0f} %"
+BLOCKS = "blocks"  # the placement if none is given: neighbours share a node
+NOT_MEASURED = "Not measured: a simulation."
+
+
+def say_checks(checks: Sequence[LayoutCheck]) -> str:
+    """Return how many measured layouts the simulation is near, and that larger ones were not measured."""
+    near = count_near(checks)
+    counts = [check.nodes for check in checks]
+    nodes = max(counts)
+    measured = f"{near} of {len(checks)} measured times, on up to {nodes} nodes"
+    return f"{NOT_MEASURED} It is within {GOAL_TEXT} of {measured} (docs/cluster.md)."
+
+
+def count_near(checks: Sequence[LayoutCheck]) -> int:
+    near = [check for check in checks if abs(check.error) <= GOAL]
+    return len(near)
+
+
+def say_assumptions(preset: ClusterPreset) -> str:
+    return f"Source: {preset.source}. Assumed: {preset.assumed}."
+
+
+def format_full(item: Forecast) -> str:
+    """Return from how many rollouts on a resource is full."""
+    point = item.full_from
+    if point is None:
+        return "-"
+    if point.case.rollouts is None:
+        return "yes"
+    nodes = point.case.cluster.nodes
+    noun = "node" if nodes == 1 else "nodes"
+    return f"{point.case.rollouts} on {nodes} {noun}"
+
+
+def format_time(item: Forecast) -> str:
+    return format_milliseconds(item.asked.seconds, 3)
+
+
+def format_kept(item: Forecast) -> str:
+    return "yes" if item.way.retains_memory else "no"
+
+
+def format_share(item: Forecast) -> str:
+    return f"{item.asked.share * 100:.0f} %"
+
+
+def format_measured(check: LayoutCheck) -> str:
+    return format_milliseconds(check.measured_seconds, 3)
+
+
+def format_simulated(check: LayoutCheck) -> str:
+    return format_milliseconds(check.simulated_seconds, 3)
+
+
+def format_difference(check: LayoutCheck) -> str:
+    return f"{check.error * 100:+.0f} %"
+
+
+COLUMNS = (
+    Column("way", lambda item: item.way.label),
+    Column("memory kept", format_kept, is_text=True),
+    Column("ms per iteration", format_time),
+    Column("longest in use", lambda item: item.asked.limit, is_text=True),
+    Column("in use", format_share),
+    Column("full from rollouts", format_full, is_text=True),
+)
+CHECK_COLUMNS = (
+    Column("layout", lambda check: check.layout),
+    Column("configuration", lambda check: check.configuration, is_text=True),
+    Column("per iteration", lambda check: format_bytes(check.iteration_bytes)),
+    Column("measured ms", format_measured),
+    Column("simulated ms", format_simulated),
+    Column("difference", format_difference),
+)
+
+
+def forecast_table(forecasts: Sequence[Forecast]) -> TextTable:
+    return make_table(forecasts, COLUMNS)
+
+
+def case_of(preset: ClusterPreset, stored: ForecastFile) -> Case:
+    """Return the case of a preset as it stands, on nodes with threads like those of the campaigns."""
+    machine = typical_machine(stored)
+    link_rate = parse_rate(LINK)
+    cluster = Cluster(machine, preset.nodes, link_rate)
+    flow = preset.make_flow()
+    return Case(flow, cluster, BLOCKS, preset.rollouts, preset.trainers)
+
+
+def count_gpus(preset: ClusterPreset, point: Point) -> int:
+    """Return the GPUs of a preset with as many rollouts and trainers as a point has."""
+    rollouts = point.case.rollouts or 1
+    trainers = point.case.trainers or 1
+    return preset.count_gpus(rollouts, trainers)
+
+
+def say_limit(name: str, preset: ClusterPreset, forecasts: Sequence[Forecast]) -> str:
+    """Return from how many GPUs on the driver is the limit of a preset, and what references take instead."""
+    by_way: dict[tuple[Path, bool], Forecast] = {}
+    for item in forecasts:
+        key = (item.way.path, item.way.retains_memory)
+        by_way[key] = item
+    driver = by_way[Path.DRIVER, False]
+    full = driver.full_from
+    limit = "on no size"
+    if full:
+        limit = f"from {count_gpus(preset, full)} GPUs on"
+    gpus = count_gpus(preset, driver.asked)
+    times = []
+    for path in (Path.DRIVER, Path.REFERENCES):
+        for is_kept in (False, True):
+            seconds = by_way[path, is_kept].asked.seconds
+            times.append(format_significant(seconds))
+    driver_seconds, kept_driver, references, kept_references = times
+    return (
+        f"* **`{name}`: {limit}.** On {gpus} GPUs ({preset.title}), an iteration takes {driver_seconds} s through the "
+        f"driver ({kept_driver} s if memory is kept), and {references} s as references ({kept_references} s)."
+    )
+
+
+def forecast_sections() -> list[Section]:
+    """Return the answer for all presets, a table of each one, and the comparison with what was measured."""
+    stored = load_forecast()
+    answers = []
+    tables = []
+    for name, preset in load_presets().items():
+        case = case_of(preset, stored)
+        forecasts = forecast(case, stored.ways)
+        answers.append(say_limit(name, preset, forecasts))
+        title = f"{name}: {preset.title}, {preset.nodes} nodes"
+        notes = [f"{say_assumptions(preset)} {NOT_MEASURED}"]
+        table = forecast_table(forecasts)
+        tables.append(Section("cluster-presets", title, table=table, notes=notes))
+    answer = Section("cluster-limit", "", "\n".join(answers))
+    return [answer, *tables, checks_section(stored.checks)]
+
+
+def checks_section(checks: Sequence[LayoutCheck]) -> Section:
+    """Return the measured and the simulated times, those of several nodes first."""
+    several = [check for check in checks if check.nodes > 1]
+    ordered = sorted(checks, key=lambda check: -check.nodes)
+    of_several = f"{count_near(several)} of {len(several)} times on several nodes"
+    of_all = f"{count_near(checks)} of all {len(checks)}"
+    sentence = f"{of_several}, and {of_all}, are simulated within {GOAL_TEXT}."
+    return Section("cluster-checks", "", sentence, make_table(ordered, CHECK_COLUMNS))

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forecast clusters: which resource is in use longest, and from how many rollouts on it is full."""
+
+from math import inf
+
+import pytest
+
+from dataflow.cluster.check import OF_CAMPAIGNS, OF_TABLES, make_forecast
+from dataflow.cluster.costs import FORECAST, WayCost, load_forecast, typical_machine
+from dataflow.cluster.forecast import Case, forecast
+from dataflow.cluster.hardware import Cluster, NodeMachine
+from dataflow.cluster.presets import load_presets
+from dataflow.cluster.ways import Path
+from dataflow.errors import RecordError
+from dataflow.flows.parser import parse_flow
+
+MB = 10**6
+MACHINE = NodeMachine(pair_rate=100 * MB, memory_rate=inf, fault_seconds=1e-6, cores=inf)
+FLOW = parse_flow("rollout -> trainer: 1MB")
+
+
+def way_cost(path, **changes):
+    """Return a cost with which a byte is sent in 10 ns, and read in 10 ns, on MACHINE."""
+    values = {
+        "path": path,
+        "retains_memory": False,
+        "configuration": "store refs",
+        "machines": 3,
+        "iteration_bytes": MB,
+        "path_bytes": 2.0 * MB,
+        "copies": 2.0,
+        "faults": 0.0,
+        "fixed_seconds": 0.0,
+    }
+    return WayCost(**values | changes)
+
+
+def test_copies_page_faults_and_the_rest_are_spread_over_the_bytes():
+    cost = way_cost(Path.REFERENCES, faults=1000.0, fixed_seconds=0.001)
+    work = cost.byte_costs(MACHINE)
+    seconds = (2 * MB / (100 * MB) + 0.001 + 0.001) / (2 * MB)
+    assert work.send.core_seconds == pytest.approx(seconds)
+    assert work.read.core_seconds == pytest.approx(seconds)
+
+
+def test_only_the_reader_of_a_direct_message_has_page_faults():
+    cost = way_cost(Path.STREAM, path_bytes=1.0 * MB, faults=1000.0)
+    work = cost.byte_costs(MACHINE)
+    assert work.send.core_seconds == pytest.approx(0.02 / MB)
+    assert work.read.core_seconds == pytest.approx(0.021 / MB)
+
+
+def forecast_of(path, rollouts, trainers, nodes=1):
+    case = Case(FLOW, Cluster(MACHINE, nodes, inf), "blocks", rollouts, trainers)
+    [found] = forecast(case, [way_cost(path)])
+    return found
+
+
+def test_the_driver_is_the_limit_from_the_number_on_at_which_its_core_is_full():
+    found = forecast_of(Path.DRIVER, 64, 64)
+    # With N rollouts: the first sends in 10 ms, the driver is busy for N x 20 ms, and the last reader for 10 ms.
+    assert found.asked.seconds == pytest.approx(64 * 0.02 + 0.02, rel=1e-6)
+    assert found.asked.limit == "the driver's core"
+    assert found.asked.share == pytest.approx(64 / 65, rel=1e-6)
+    assert found.full_from is not None
+    assert found.full_from.case.rollouts == 9  # 9 / 10 of the time
+
+
+def test_references_are_as_fast_with_more_rollouts_and_trainers():
+    found = forecast_of(Path.REFERENCES, 64, 64)
+    assert found.asked.seconds == pytest.approx(0.02)
+    assert found.full_from is None
+
+
+def test_one_trainer_is_full_if_it_reads_all():
+    found = forecast_of(Path.REFERENCES, 16, 1)
+    assert found.asked.limit == "the core of a trainer"
+    assert found.full_from is not None
+    assert found.full_from.case.rollouts == 9
+    assert found.full_from.case.trainers == 1
+
+
+def test_a_larger_cluster_is_tried_if_nothing_is_full():
+    found = forecast_of(Path.DRIVER, 6, 6)
+    assert found.asked.share < 0.9
+    assert found.full_from is not None
+    assert found.full_from.case.rollouts == 9
+
+
+def test_a_flow_without_rollouts_has_one_size():
+    flow = parse_flow("a -> b: 1MB")
+    [found] = forecast(Case(flow, Cluster(MACHINE, 1, inf), "pack"), [way_cost(Path.STREAM)])
+    assert found.asked.seconds == pytest.approx(0.01)
+    assert found.full_from == found.asked
+
+
+@pytest.mark.parametrize("name", load_presets())
+def test_the_driver_is_the_limit_of_each_preset(name):
+    preset = load_presets()[name]
+    stored = load_forecast()
+    cluster = Cluster(typical_machine(stored), preset.nodes, 50e9)
+    case = Case(preset.make_flow(), cluster, "blocks", preset.rollouts, preset.trainers)
+    through_driver, *others = forecast(case, stored.ways)
+    assert through_driver.way.path == Path.DRIVER
+    assert through_driver.asked.limit == "the driver's core"
+    for other in others:
+        if other.way.path != Path.DRIVER:
+            assert other.asked.seconds < through_driver.asked.seconds
+
+
+def test_a_preset_moves_the_bytes_that_its_source_names():
+    sizes = {}
+    for name, preset in load_presets().items():
+        case = Case(preset.make_flow(), Cluster(MACHINE, 1, 1.0), "pack", preset.rollouts, 1)
+        sizes[name] = case.scaled_flow().bytes_per_iteration / 1e9
+    assert sizes["router-replay"] == pytest.approx(6.7)
+    assert sizes["weights-72b"] == pytest.approx(8 * 72 * 2, rel=1e-3)
+    assert sizes["multimodal"] == pytest.approx(512 * 0.086, rel=1e-3)
+
+
+def test_the_stored_forecast_is_that_of_the_committed_records():
+    """`make publish` writes it anew."""
+    made = make_forecast()
+    stored = load_forecast()
+    assert {way.configuration for way in stored.ways} == {*OF_CAMPAIGNS, *OF_TABLES}
+    assert made == stored
+
+
+def test_a_missing_forecast_is_one_line(tmp_path):
+    with pytest.raises(RecordError, match="make publish"):
+        load_forecast(tmp_path / "none.json")
+
+
+def test_simulated_times_of_several_nodes_are_within_a_fifth_of_the_measured_ones():
+    checks = [check for check in load_forecast(FORECAST).checks if check.nodes > 1]
+    rates = {round(check.link_rate * 8 / 1e9) for check in checks}
+    assert rates == {1, 10, 25}
+    assert {check.nodes for check in checks} == {2, 3}
+    errors = {(check.layout, check.configuration): check.error for check in checks}
+    assert max(map(abs, errors.values())) < 0.2, errors

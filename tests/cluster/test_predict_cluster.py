@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predict clusters on the command line: what is printed, and what is rejected before anything is computed."""
+
+import time
+
+import pytest
+
+from dataflow.commands import predict
+from dataflow.errors import UsageError
+
+TEXT = "rollout -> trainer: 100MB"
+
+
+def run(capsys, *words):
+    assert predict.main([*words]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_preset_shows_all_ways_and_says_that_nothing_was_measured(capsys):
+    text = run(capsys, "--preset", "router-replay")
+    for words in (
+        "128 actors on 16 nodes, 6.7 GB per iteration",
+        "400 Gbit/s",
+        "the driver's core",
+        "Not measured: a simulation",
+        "NeMo-RL#2414",
+    ):
+        assert words in text
+    ways = [line.split("  ")[0] for line in text.splitlines()]
+    assert ways.count("through the driver") == 2
+    assert ways.count("references") == 2
+    assert "collectives (gloo)" in ways
+    assert "Ray Direct Transport (gloo)" in ways
+
+
+def test_a_flow_of_ones_own_gets_copies_nodes_and_a_link(capsys):
+    words = ("--rollouts", "8", "--trainers", "2", "--nodes", "3", "--link", "25Gbit")
+    text = run(capsys, "--flow", TEXT, *words)
+    assert "10 actors on 3 nodes, 0.8 GB per iteration" in text
+    assert "25 Gbit/s" in text
+
+
+def test_a_described_machine_is_used(capsys):
+    slow = run(capsys, "--nodes", "1", "--copy-gbps", "1", "--fault-us", "10")
+    assert "two threads copy 1 GB/s" in slow
+    assert "10 µs per page fault" in slow
+
+
+def test_placement_changes_which_messages_cross(capsys):
+    words = ("--flow", TEXT, "--nodes", "2", "--link", "1gbit", "--placement")
+    apart = run(capsys, *words, "spread")
+    together = run(capsys, *words, "pack")
+    assert "link" in apart
+    assert "link" not in together.partition("longest in use")[2].partition("full:")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--link", "400gbit"], "--link: give --nodes or --preset"),
+        (["--rollouts", "4"], "--rollouts: give --nodes or --preset"),
+        (["--switch", "1tbit"], "--switch: give --nodes or --preset"),
+        (["--nodes", "2", "--link", "400"], "give a rate such as 400gbit or 50GB/s"),
+        (["--nodes", "2", "--switch", "0gbit"], "give a rate"),
+        (["--nodes", "0"], "give 1 to 10000"),
+        (["--nodes", "many"], "give a whole number"),
+        (["--nodes", "2", "--flow", TEXT, "--rollouts", "0"], "give 1 to 1000"),
+        (["--nodes", "2", "--flow", TEXT, "--trainers", "100000"], "give 1 to 1000"),
+        (["--nodes", "2", "--rollouts", "4"], "the flow has no actor rollout"),
+        (["--nodes", "2", "--placement", "a=1"], "no such actor"),
+        (["--nodes", "2", "--flow", "nonsense"], "nonsense"),
+        (["--preset", "router-replay", "--flow", TEXT], "leave one of them out"),
+        (["--preset", "other"], "other"),
+        (["--preset", "router-replay", "--copy-gbps", "5"], "--fault-us: give both"),
+    ],
+)
+def test_wrong_flags_are_one_line(words, message):
+    with pytest.raises(UsageError) as raised:
+        predict.main(words)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_forecast_of_a_preset_takes_about_a_second(capsys):
+    begin = time.process_time()
+    run(capsys, "--preset", "router-replay")
+    assert time.process_time() - begin < 1.0
