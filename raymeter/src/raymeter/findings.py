@@ -74,6 +74,7 @@ class Finding:
     price: str = ""  # what the change costs, such as memory
     other_lines: list[str] = field(default_factory=list)
     is_limit: bool = False  # the savings are the most that the change can save
+    is_least: bool = False  # the change also removes work that was not measured
     # What a step gains at most if its thread waits for a thread of a library, which no call of Ray shows.
     unseen_seconds: float = 0.0
 
@@ -93,6 +94,7 @@ class Prediction:
     is_upper_limit: bool = (
         False  # the simulation of the recorded step does not fit, so the saving is at most this
     )
+    is_least: bool = False  # the change also removes work that is not in the simulation
 
     @property
     def saved_seconds(self) -> float:

@@ -89,18 +89,19 @@ def test_a_cause_that_moves_no_data_is_not_called_moving_data():
     assert "The largest cause: " in text
 
 
-@pytest.mark.parametrize("kind", ["predicted", "measured", "upper limit"])
+@pytest.mark.parametrize("kind", ["predicted", "measured", "upper limit", "at least"])
 def test_each_piece_of_advice_begins_with_its_number_and_its_gain(kind):
     profile = make_loop_profile(make_finding(), make_finding(line="/made/b.py:3"))
     for number, advice in enumerate(profile.advice):
         profile.advice[number] = replace(advice, prediction=replace(
             advice.prediction, is_measured=kind == "measured", is_upper_limit=kind == "upper limit",
+            is_least=kind == "at least",
         ))  # fmt: skip
     lines = terminal.render(profile, 120).splitlines()
     gains = [line for line in lines if re.match(r"\d\. ", line)]
     assert gains[0] == f"1. saves 20 ms per step ({kind}): 100 ms -> 80 ms"
     assert gains[1].startswith(f"2. saves 20 ms per step ({kind}): 80 ms -> 60 ms")
-    limit = "up to " if kind == "upper limit" else ""
+    limit = {"upper limit": "up to ", "at least": "at least "}.get(kind, "")
     assert f": {limit}20 ms of 100." in " ".join(lines)
 
 

@@ -440,6 +440,39 @@ def test_two_lines_whose_tasks_do_not_need_each_other_are_named(tmp_path):
     assert sum(saving.seconds for saving in finding.savings) / STEPS == pytest.approx(0.3, rel=0.01)
 
 
+IN_FUNCTIONS = """
+class Trainer:
+    def run(self, batch):
+        return batch.sum()
+
+class Judge:
+
+    def run(self, batch):
+        return batch.mean()
+
+class Loop:
+    def train(self, batch):
+        return ray.get(self.trainer.run.remote(batch))
+
+    def judge(self, batch):
+        return ray.get(self.judge.run.remote(batch))
+
+    def step(self, batch):
+        loss = self.train(batch)
+        return self.judge({argument})
+"""
+
+
+@pytest.mark.parametrize(("argument", "count"), [("batch", 1), ("loss", 0)])
+def test_tasks_of_two_functions_are_named_if_neither_gets_the_other_ones_result(
+    argument, count, tmp_path
+):
+    path = write_source(tmp_path, IN_FUNCTIONS.format(argument=argument))
+    found = independent_calls.find(make_two_lines(path), make_steps(f"{path}:13"))
+    assert len(found) == count
+    assert all(finding.savings for finding in found)
+
+
 def test_reading_a_result_in_between_changes_nothing(tmp_path):
     assert find_lines(tmp_path, between="print(loss)")
 
@@ -551,14 +584,20 @@ def test_a_decorator_of_the_user_may_reach_something_outside(tmp_path):
     {"argument": "loss"},
     {"between": "batch = loss + 1"},
     {"between": "batch.append(loss)"},
-    {"between": "batch['loss'] = 1"},
-    {"between": "publish(loss)"},
-    {"between": "trainer.save.remote(judge)"},
     {"references": True},
     {"calls_others": True},
 ])  # fmt: skip
 def test_tasks_that_need_each_other_are_not_named(values, tmp_path):
     assert not find_lines(tmp_path, **values)
+
+
+@pytest.mark.parametrize(
+    "between", ["batch['loss'] = 1", "publish(loss)", "trainer.save.remote(judge)"]
+)
+def test_tasks_that_may_need_each_other_are_only_asked_about(between, tmp_path):
+    (finding,) = find_lines(tmp_path, between=between)
+    assert not finding.savings
+    assert "the code does not show whether it needs this result: up to 300 ms" in finding.title
 
 
 def test_tasks_that_take_a_gpu_may_not_fit_at_the_same_time_and_are_not_named(tmp_path):
@@ -600,22 +639,24 @@ def test_actors_in_attributes_are_told_apart(other, is_named, tmp_path):
     for name in ("trainer", "judge"):
         text = text.replace(f"{name}.run", f"self.{name}.run")
     path = write_source(tmp_path, f"{text}\n\nlogger.log.remote({other})\n")
-    found = independent_calls.find(make_two_lines(path), make_steps(f"{path}:13"))
-    assert bool(found) == is_named
+    (finding,) = independent_calls.find(make_two_lines(path), make_steps(f"{path}:13"))
+    assert bool(finding.savings) == is_named
 
 
-def test_an_actor_of_a_list_that_gets_another_one_is_not_named(tmp_path):
+def test_an_actor_of_a_list_that_gets_another_one_is_only_asked_about(tmp_path):
     text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
     text = text.replace("trainer.run", "actors[0].run").replace("judge.run", "actors[1].run")
     path = write_source(tmp_path, f"actors[1].use.remote(actors[0])\n{text}")
-    assert not independent_calls.find(make_two_lines(path), make_steps(f"{path}:14"))
+    (finding,) = independent_calls.find(make_two_lines(path), make_steps(f"{path}:14"))
+    assert not finding.savings
 
 
 def test_a_result_that_nobody_wants_may_be_an_order(tmp_path):
     text = TWO_LINES.format(train="batch.sum()", between="count = 1", argument="batch")
     path = write_source(tmp_path, text.replace("loss = ray", "ray"))
     program = make_two_lines(path)
-    assert not independent_calls.find(program, make_steps(f"{path}:13"))
+    (finding,) = independent_calls.find(program, make_steps(f"{path}:13"))
+    assert not finding.savings
 
 
 def test_a_call_that_sends_what_an_actor_needs_is_not_saved(tmp_path):

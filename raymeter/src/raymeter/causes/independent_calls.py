@@ -3,7 +3,8 @@
 
 Source: "Anti-pattern: calling ray.get in a loop harms parallelism" in Ray's documentation; it is the same without a
 loop. A task may still need what another one does to a file, a service, or a third process. If the code of the tasks
-does not show that they reach nothing outside, it is only asked, without a saving.
+does not show that they reach nothing outside, or that none needs a result of another one, it is only asked, without a
+saving.
 """
 
 from collections import defaultdict
@@ -14,12 +15,17 @@ from raymeter.profile.effects import acts_alone
 from raymeter.profile.events import Call, Task
 from raymeter.profile.independence import may_come_first
 from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.profile.results import Need, find_need
+from raymeter.profile.source_code import split_line
 from raymeter.profile.steps import Steps
 from raymeter.units import format_milliseconds
 
 CAUSE = "one call after the other"
 CLOCK_SECONDS = 0.001  # by which the clocks of two events may differ
 MIN_STEPS = 0.5  # of the steps
+MIN_QUESTION = 0.1  # of a step, that is saved at most, for which one asks if the code shows nothing
+SHOWN = frozenset({Need.NO})
+ASKED = frozenset({Need.NO, Need.UNKNOWN})
 MAY_NEED = (
     "it saves nothing, and is wrong, if one of them needs what the other one does elsewhere, such as to a file or a "
     "service."
@@ -29,44 +35,43 @@ MAY_NEED = (
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each group of lines whose tasks could run at the same time in half of the steps or more.
 
-    It has no saving if the code of these tasks does not show that they reach nothing outside.
+    It has no saving if the code does not show that these tasks do not need each other, or reach nothing outside.
     """
     finder = RunFinder(program, steps)
-    by_lines: dict[tuple[str, ...], list[list[Batch]]] = defaultdict(list)
-    for waits in finder.find_runs():
-        lines = tuple(wait.call.line for wait in waits)
-        batch = Batch(waits)
-        by_lines[lines].append([batch])
     findings = []
-    judge = Finder(program, steps)
-    min_count = MIN_STEPS * steps.count
-    for lines, batches in by_lines.items():
-        count = len(batches)
-        if count < min_count:
-            continue
-        first_line = lines[0]
-        finding = judge.make_finding(first_line, batches)
-        if finding is not None:
-            first_step = batches[0]
-            waits = first_step[0].waits
-            describe(finding, waits)
-            are_alone = all(finder.acts_alone(wait.task) for wait in waits)
-            if not are_alone:
-                finding.savings = []
-                finding.seconds = 0.0
-            findings.append(finding)
+    named: set[str] = set()
+    for known in (SHOWN, ASKED):
+        for lines, groups in group_by_lines(finder.find_runs(known)).items():
+            if len(groups) < MIN_STEPS * steps.count or not named.isdisjoint(lines):
+                continue
+            finding = finder.make_finding(lines[0], groups, known)
+            if finding is not None:
+                findings.append(finding)
+                named.update(lines)
     return findings
 
 
-def describe(finding: Finding, waits: list[Wait]) -> None:
+def group_by_lines(runs: list[list[Wait]]) -> dict[tuple[str, ...], list[list[Wait]]]:
+    """Return groups of waits by their lines."""
+    by_lines: dict[tuple[str, ...], list[list[Wait]]] = defaultdict(list)
+    for waits in runs:
+        lines = tuple(wait.call.line for wait in waits)
+        by_lines[lines].append(waits)
+    return by_lines
+
+
+def describe(finding: Finding, waits: list[Wait], known: frozenset[Need]) -> None:
     """Let a finding say which tasks could run at the same time, and on which condition."""
-    names = [wait.task.name for wait in waits]
-    first, *others = names
+    first, *others = names_of(waits)
     later = ", then ".join(others)
     work = format_milliseconds(finding.seconds)
+    passes = "and the code passes nothing of it on"
+    if known == ASKED:
+        passes = "and the code does not show whether it needs this result"
+        work = f"up to {work}"
     finding.cause = CAUSE
     finding.title = (
-        f"The next call, {later}, begins when {first} has ended, and the code passes nothing of it on: {work} of work "
+        f"The next call, {later}, begins when {first} has ended, {passes}: {work} of work "
         "that could run at the same time, if they do not need each other"
     )
     finding.change = (
@@ -76,6 +81,18 @@ def describe(finding: Finding, waits: list[Wait]) -> None:
     finding.price = MAY_NEED
     finding.is_limit = True
     finding.other_lines = [wait.call.line for wait in waits]
+
+
+def names_of(waits: list[Wait]) -> list[str]:
+    """Return the names of tasks, with their lines if two have the same name."""
+    names = [wait.task.name for wait in waits]
+    if len(set(names)) == len(names):
+        return names
+    with_lines = []
+    for wait in waits:
+        _, number = split_line(wait.call.line)
+        with_lines.append(f"{wait.task.name} of line {number}")
+    return with_lines
 
 
 class RunFinder:
@@ -90,7 +107,27 @@ class RunFinder:
         self.with_resources.discard("")  # of tasks without an actor
         self.definitions = {run.by_name: run.line for run in program.recording.runs}
         # By the lines of a get and of a later submission.
-        self.known: dict[tuple[str, str], bool] = {}
+        self.known: dict[tuple[str, str], Need] = {}
+        self.judge = Finder(program, steps)
+
+    def make_finding(
+        self, line: str, groups: list[list[Wait]], known: frozenset[Need]
+    ) -> Finding | None:
+        """Return what is gained if the tasks of each group run at the same time; None if it is little."""
+        batches = [[Batch(waits)] for waits in groups]
+        finding = self.judge.make_finding(line, batches)
+        if finding is None:
+            return None
+        is_small = finding.seconds < MIN_QUESTION * self.steps.seconds
+        if known == ASKED and is_small:
+            return None
+        waits = groups[0]
+        describe(finding, waits, known)
+        are_alone = all(self.acts_alone(wait.task) for wait in waits)
+        if known == ASKED or not are_alone:
+            finding.savings = []
+            finding.seconds = 0.0
+        return finding
 
     def find_callers(self) -> set[str]:
         """Return the tasks and the actors that submit others, which may keep something from one to the next."""
@@ -109,10 +146,10 @@ class RunFinder:
         line = self.definitions.get(task.name, "")
         return acts_alone(line, self.program.recording.start)
 
-    def find_runs(self) -> list[list[Wait]]:
+    def find_runs(self, known: frozenset[Need]) -> list[list[Wait]]:
         """Return groups of two or more waits, each group in one step, which could be one wait.
 
-        A group ends at any other call that waits.
+        known: what the code may show of their needs. A group ends at any other call that waits.
         """
         runs: list[list[Wait]] = []
         current: list[Wait] = []
@@ -122,7 +159,7 @@ class RunFinder:
                 is_wait = call.event in ("get", "wait", "next")
                 current = [] if is_wait else current
                 continue
-            if current and self.could_be_together(current, wait):
+            if current and self.could_be_together(current, wait, known):
                 current.append(wait)
                 continue
             current = [wait]
@@ -148,11 +185,11 @@ class RunFinder:
             return None
         return Wait(call, task)
 
-    def could_be_together(self, waits: list[Wait], later: Wait) -> bool:
+    def could_be_together(self, waits: list[Wait], later: Wait, known: frozenset[Need]) -> bool:
         """Return whether a task could have been submitted before all of these were got.
 
-        False unless it was submitted after them in the same step, and the code shows that it needs none of them. An
-        actor that they share with it, or large arguments, may pass something on.
+        False unless it was submitted after them in the same step, and what the code shows of its need is one of
+        `known`. An actor that they share with it, or large arguments, may pass something on.
         """
         first = waits[0]
         lines = [wait.call.line for wait in waits]
@@ -165,7 +202,7 @@ class RunFinder:
             return False
         if has_large_arguments(submission) or any(needs(submission, wait) for wait in waits):
             return False
-        if not all(self.shows_no_need(line, submission.line) for line in lines):
+        if not all(self.need_of(submission.line, line) in known for line in lines):
             return False
         return not self.uses_an_actor_again(first, later.task)
 
@@ -179,11 +216,13 @@ class RunFinder:
         of_actor = [call for call in calls if call.actor == task.actor]
         return any(earlier.start <= call.start < later.start for call in of_actor)
 
-    def shows_no_need(self, get_line: str, later_line: str) -> bool:
-        """Return whether the code of the program shows that nothing is passed on from one line to another."""
+    def need_of(self, later_line: str, get_line: str) -> Need:
+        """Return whether the code shows that a line which submits needs what another line has got."""
         lines = get_line, later_line
         if lines not in self.known:
-            self.known[lines] = may_come_first(*lines, self.program.recording.start)
+            start = self.program.recording.start
+            is_shown = may_come_first(*lines, start)
+            self.known[lines] = Need.NO if is_shown else find_need(*lines, start)
         return self.known[lines]
 
 

@@ -81,13 +81,15 @@ BYTES_PRICE = (
 OWN_BYTES_CHANGES = {  # by the form of bytes that the program has made of other values
     "pickle": (
         "These bytes are a pickle, which the program has made itself: send the object, of which Ray leaves arrays "
-        "outside of the pickle. What pickle.dumps and pickle.loads take is not in this number."
+        "outside of the pickle. What pickle.dumps and pickle.loads take is saved on top of this number."
     ),
     "torch.save": (
         "These bytes are those of torch.save: send its tensors as arrays (tensor.numpy(), and torch.from_numpy in the "
-        "reader), which readers look at in the store. What torch.save and torch.load take is not in this number."
+        "reader), which readers look at in the store. What torch.save and torch.load take is saved on top of this "
+        "number."
     ),
 }
+NO_ARRAYS_PRICE = "An object without large arrays saves less: Ray pickles it as the program does."
 ALTERNATIVE_PRICES = {NUMBERS: LIST_PRICE, COLUMNS: LIST_PRICE, BYTES: BYTES_PRICE}
 
 
@@ -201,6 +203,7 @@ def make_finding(
     # before them, adds.
     has_own_setting = bool(finding.settings) and kind.fits is pickles_itself
     finding.is_limit = saved.is_sent_slower or has_own_setting
+    finding.is_least = is_own_pickle(group, kind)
     use = find_use(group)
     if other.convert > MAX_CONVERT_SHARE * saved.seconds:
         add_conversion(finding, other.convert, saved.seconds, use)
@@ -385,9 +388,14 @@ def price_of_kind(group: Group, kind: Kind) -> str:
 
     Who sends the object in place of its own pickle of it has arrays that can't be written into, and no array of bytes.
     """
-    if kind.alternative == BYTES and form_of_bytes(group) in OWN_BYTES_CHANGES:
-        return READ_ONLY_PRICE
+    if is_own_pickle(group, kind):
+        return f"{READ_ONLY_PRICE} {NO_ARRAYS_PRICE}"
     return price_of_alternative(kind.alternative)
+
+
+def is_own_pickle(group: Group, kind: Kind) -> bool:
+    """Return whether messages are bytes that the program has made of other values, which takes time of its own."""
+    return kind.alternative == BYTES and form_of_bytes(group) in OWN_BYTES_CHANGES
 
 
 def price_of_alternative(alternative: str) -> str:

@@ -155,6 +155,8 @@ def say_cause(advice: Advice, steps: Steps) -> str:
     saved = format_milliseconds(advice.prediction.saved_seconds)
     step = format_milliseconds(steps.seconds).removesuffix(" ms")
     limit = "up to " if advice.prediction.is_upper_limit else ""
+    if advice.prediction.is_least:
+        limit = "at least "
     return f"The largest cause: {name_cause(finding)}: {limit}{saved} of {step}."
 
 

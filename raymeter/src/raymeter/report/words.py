@@ -84,6 +84,8 @@ def kind_of(prediction: Prediction) -> str:
     """Return how sure a saving is."""
     if prediction.is_measured:
         return "measured"
+    if prediction.is_least:
+        return "at least"
     return "upper limit" if prediction.is_upper_limit else "predicted"
 
 

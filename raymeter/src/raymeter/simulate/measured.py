@@ -75,7 +75,7 @@ def replace_one(advice: Advice, before: float, result: TriedSetting | None) -> A
     prediction = advice.prediction
     saved = prediction.saved_seconds
     if result is not None:
-        prediction = replace(prediction, is_measured=True, is_upper_limit=False)
+        prediction = replace(prediction, is_measured=True, is_upper_limit=False, is_least=False)
         saved = result.before_seconds - result.after_seconds
     after = max(0.0, before - saved)
     return Advice(advice.finding, replace(prediction, before_seconds=before, after_seconds=after))

@@ -92,7 +92,9 @@ def predict(program: Program, steps: Steps, findings: Sequence[Finding]) -> list
         best = remaining.pop(saved.index(most))
         is_limit = is_limit or best.is_limit  # and so is all that comes on top of it
         after = max(0.0, before - most)
-        advice.append(Advice(best, Prediction(before, after, is_upper_limit=is_limit)))
+        is_upper_limit = is_limit and not best.is_least
+        prediction = Prediction(before, after, False, is_upper_limit, best.is_least)
+        advice.append(Advice(best, prediction))
         simulation.keep(best)  # for the next ones
         before = after
     simulation.undo()
