@@ -242,7 +242,7 @@ class Cutter:
         if median(lengths) > MAX_PASS_SECONDS:
             return None
         around = self.around_loop(cut)
-        if around is None or len(cut.starts) < MANY_PASSES * len(around.starts):
+        if around is None or count_passes(cut) < MANY_PASSES * len(around.starts):
             return None
         return around
 
@@ -298,6 +298,20 @@ class Cutter:
         if task is None:
             return set()
         return self.submitting.get(task.name, set())
+
+
+def count_passes(cut: Cut) -> int:
+    """Return how many passes a cut has. Those whose call that waits was not recorded are joined with the next one.
+
+    They are counted by the calls that begin them, unless these are rows of calls without a wait for each.
+    """
+    begun = 0
+    waits = 0
+    for call in cut.in_steps:
+        begun += key_of(call) == cut.key
+        waits += call.event == "get" and call.count == 1
+    is_row = 2 * waits < begun
+    return len(cut.starts) if is_row else begun
 
 
 def make_steps(cut: Cut) -> Steps:
