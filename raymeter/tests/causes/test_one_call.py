@@ -132,6 +132,19 @@ def test_an_actor_that_has_run_calls_at_the_same_time_is_not_named():
     assert not one_call.find(program, make_steps())
 
 
+def test_an_async_actor_is_not_named():
+    program = make_actor()
+    program.recording.runs[0].has_event_loop = True
+    assert not one_call.find(program, make_steps())
+
+
+def test_a_call_stays_behind_one_that_computes():
+    program = make_actor(cpu_share=0.9)
+    (actor,) = one_call.ActorFinder(program, make_steps()).find_actors()
+    for overlap in actor.overlaps(CALLS):
+        assert overlap.earlier in overlap.after
+
+
 @pytest.mark.parametrize(("resource", "is_named"), [
     ("GPU", False),
     ("GPU_group_0_" + "a" * 36, False),
