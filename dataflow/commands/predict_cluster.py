@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import Meta
 
+from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.cluster.costs import ForecastFile, load_forecast, typical_machine
 from dataflow.cluster.forecast import FULL, Case, Forecast, forecast
 from dataflow.cluster.hardware import Cluster, NodeMachine, format_rate, parse_rate, place
@@ -36,11 +37,13 @@ from dataflow.report.cluster_forecast import (
     say_checks,
 )
 from dataflow.report.render import print_table, print_text
+from dataflow.units import format_bytes
 
 GB = 1e9
 MICROSECOND = 1e-6
 MAX_NODES = 10_000
 MAX_COPIES = 1_000  # of rollouts or trainers: more take several seconds to simulate
+MAX_MESSAGES = 1_100  # of an iteration: twice as many are simulated, too
 LARGE = 2**28  # bytes of the copies whose rate counts
 COPIES = partial(parse_value, int, Meta(ge=1, le=MAX_COPIES))
 OF_A_CLUSTER = ("link", "switch", "rollouts")
@@ -119,13 +122,26 @@ def main(arguments: argparse.Namespace, options: Options) -> int:
         case = case_of_preset(preset, arguments, machine)
     else:
         case = case_of_flow(flow_of(options), arguments, machine)
-    flow = case.scaled_flow()
-    place(flow, case.cluster.nodes, case.placement)  # raises before anything is printed
+    check_case(case)
     forecasts = forecast(case, stored.ways)
     print_text(*describe_case(case, preset))
     print_table(forecast_table(forecasts))
     print_text(*say_notes(forecasts, stored, preset))
     return 0
+
+
+def check_case(case: Case) -> None:
+    """Raise UsageError for a flow that takes minutes to simulate, or no time, and for a placement that doesn't fit."""
+    flow = case.scaled_flow()
+    messages = sum(1 for edge in flow.edges if edge.bytes > INLINED_BYTES)
+    if messages > MAX_MESSAGES:
+        raise UsageError(
+            f"the flow has {messages:,} large messages: give fewer rollouts, so that it has at most {MAX_MESSAGES:,}"
+        )
+    if not messages:
+        size = format_bytes(INLINED_BYTES)
+        raise UsageError(f"no message is larger than {size}, and smaller ones take no time here")
+    place(flow, case.cluster.nodes, case.placement)
 
 
 def flow_of(options: Options) -> Flow:
