@@ -139,8 +139,6 @@ def check_machine(arguments: argparse.Namespace) -> None:
         raise UsageError("--machine: leave it out, or --copy-gbps and --fault-us")
     if is_described and arguments.check:
         raise UsageError("--check measures this machine: leave --copy-gbps and --fault-us out")
-    if arguments.check and predict_cluster.is_asked(arguments):
-        raise UsageError("--check measures this machine: leave --nodes and --preset out")
     if arguments.cores and not is_described:
         raise UsageError("--cores: give --copy-gbps and --fault-us, too")
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import Meta
 
+from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.cluster.costs import ForecastFile, load_forecast, typical_machine
 from dataflow.cluster.forecast import FULL, Case, Forecast, forecast
 from dataflow.cluster.hardware import Cluster, NodeMachine, format_rate, parse_rate, place
@@ -34,11 +35,13 @@ from dataflow.report.cluster_forecast import (
     say_checks,
 )
 from dataflow.report.render import print_table, print_text
+from dataflow.units import format_bytes
 
 GB = 1e9
 MICROSECOND = 1e-6
 MAX_NODES = 10_000
 MAX_COPIES = 1_000  # of rollouts or trainers: more take several seconds to simulate
+MAX_MESSAGES = 1_100  # of an iteration: twice as many are simulated, too
 LARGE = 2**28  # bytes of the copies whose rate counts
 COPIES = partial(parse_value, int, Meta(ge=1, le=MAX_COPIES))
 OF_A_CLUSTER = ("link", "switch", "rollouts")
@@ -99,6 +102,8 @@ def take_options(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     if is_asked(arguments):
         arguments.trainers = given.pop("trainers", None)
         arguments.placement = given.pop("placement", None) or BLOCKS
+        if arguments.check:
+            raise UsageError("--check: it measures this machine: leave --nodes and --preset out")
         if arguments.preset and "flow" in given:
             raise UsageError("--preset and --flow: leave one of them out")
         return
@@ -108,10 +113,7 @@ def take_options(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
 
 
 def main(arguments: argparse.Namespace, flow: Flow) -> int:
-    """Print the forecast of each way for a preset, or for the flow if there is none.
-
-    Raise UsageError for flags that don't fit, and RecordError for unreadable files.
-    """
+    """Print the forecast of each way. Raise UsageError for flags that don't fit, RecordError for unreadable files."""
     stored = load_forecast()
     machine = machine_of(arguments, stored)
     preset = None
@@ -120,13 +122,26 @@ def main(arguments: argparse.Namespace, flow: Flow) -> int:
         case = case_of_preset(preset, arguments, machine)
     else:
         case = case_of_flow(flow, arguments, machine)
-    scaled = case.scaled_flow()
-    place(scaled, case.cluster.nodes, case.placement)  # raises before anything is printed
+    check_case(case)
     forecasts = forecast(case, stored.ways)
     print_text(*describe_case(case, preset))
     print_table(forecast_table(forecasts))
     print_text(*say_notes(forecasts, stored, preset))
     return 0
+
+
+def check_case(case: Case) -> None:
+    """Raise UsageError for a flow that takes minutes to simulate, or no time, and for a placement that doesn't fit."""
+    flow = case.scaled_flow()
+    messages = sum(1 for edge in flow.edges if edge.bytes > INLINED_BYTES)
+    if messages > MAX_MESSAGES:
+        raise UsageError(
+            f"the flow has {messages:,} large messages: give fewer rollouts, so that it has at most {MAX_MESSAGES:,}"
+        )
+    if not messages:
+        size = format_bytes(INLINED_BYTES)
+        raise UsageError(f"no message is larger than {size}, and smaller ones take no time here")
+    place(flow, case.cluster.nodes, case.placement)
 
 
 def machine_of(arguments: argparse.Namespace, stored: ForecastFile) -> NodeMachine:
@@ -140,13 +155,13 @@ def machine_of(arguments: argparse.Namespace, stored: ForecastFile) -> NodeMachi
         every = median(machine.copies_of(LARGE, machine.cores).rates)
         fault = median(machine.fault_seconds(machine.just_freed))
         return NodeMachine(pair, every, fault, machine.cores)
-    cores = getattr(arguments, "cores", None) or inf
+    cores = arguments.cores or inf
     if arguments.copy_gbps is not None:
         one, *rest = arguments.copy_gbps
-        rate = (rest or [one])[-1] * GB
+        every = (rest[0] if rest else one) * GB
         pair = 2 * one * GB if rest else stored.pair_rate
         fault = arguments.fault_us * MICROSECOND
-        return NodeMachine(min(rate, pair), rate, fault, cores)
+        return NodeMachine(min(pair, every), every, fault, cores)
     return replace(typical_machine(stored), cores=cores)
 
 

@@ -135,8 +135,9 @@ def say_limit(name: str, preset: ClusterPreset, forecasts: Sequence[Forecast]) -
             times.append(format_significant(seconds))
     driver_seconds, kept_driver, references, kept_references = times
     return (
-        f"* **`{name}`: {limit}.** On {gpus} GPUs ({preset.title}), an iteration takes {driver_seconds} s through the "
-        f"driver ({kept_driver} s if memory is kept), and {references} s as references ({kept_references} s)."
+        f"* **`{name}`: {limit}.** On {gpus} GPUs ({preset.title}; rollouts: {preset.rollouts}), an iteration takes "
+        f"{driver_seconds} s through the driver ({kept_driver} s if memory is kept), and {references} s as references "
+        f"({kept_references} s)."
     )
 
 
@@ -149,7 +150,7 @@ def forecast_sections() -> list[Section]:
         case = case_of(preset, stored)
         forecasts = forecast(case, stored.ways)
         answers.append(say_limit(name, preset, forecasts))
-        title = f"{name}: {preset.title}, {preset.nodes} nodes"
+        title = f"{name}: {preset.title}, {preset.rollouts} rollouts, {preset.nodes} nodes"
         notes = [f"{say_assumptions(preset)} {NOT_MEASURED}"]
         table = forecast_table(forecasts)
         tables.append(Section("cluster-presets", title, table=table, notes=notes))

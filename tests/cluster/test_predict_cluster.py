@@ -71,6 +71,8 @@ def test_placement_changes_which_messages_cross(capsys):
         (["--nodes", "2", "--flow", "nonsense"], "nonsense"),
         (["--preset", "router-replay", "--flow", TEXT], "leave one of them out"),
         (["--preset", "other"], "other"),
+        (["--preset", "weights-72b", "--rollouts", "500"], "8,000 large messages: give fewer"),
+        (["--nodes", "2", "--flow", "a -> b: 1KB"], "no message is larger than 100 KiB"),
         (["--preset", "router-replay", "--copy-gbps", "5"], "--fault-us: give both"),
     ],
 )
