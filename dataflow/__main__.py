@@ -5,7 +5,6 @@
     python3 -m dataflow list       show the configurations, and what this machine lacks for them
     python3 -m dataflow report     print tables of records, and draw charts
     python3 -m dataflow compare    compare two measurements
-    python3 -m dataflow answer     show what the records say about one flow
     python3 -m dataflow machine    measure what copies and page faults take on this machine
     python3 -m dataflow predict    say how long configurations take on a machine, from what copies take there
     python3 -m dataflow nodes      measure several nodes on this machine
@@ -32,7 +31,6 @@ VERBS = (
     "list",
     "report",
     "compare",
-    "answer",
     "machine",
     "predict",
     "nodes",

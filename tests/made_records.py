@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dataflow.flows.catalogue import build_flow, flow_sizes
+from dataflow.machine.samples import MachineSamples, NewMemory, WarmCopies
 from dataflow.records import files
 from dataflow.records.schema import (
     Configuration,
@@ -112,3 +113,24 @@ def write_campaign(folder: Path, *times: tuple[Any, ...], **changes: Any) -> Pat
         }
         write_record(folder / f"{position}.json", make_record(transport, *runs, **fields | changes))
     return folder
+
+
+def make_machine() -> MachineSamples:
+    """Return the samples of a machine with two cores, each of which copies 10 GB/s; a page fault takes 1 µs."""
+    rate = 10**10
+    faults = 10**6
+    size = 256 * 2**20
+    just_freed = NewMemory(bytes=rate, faults=faults, seconds=[2.0])
+    return MachineSamples(
+        measured_at="2026-01-01T00:00:00+00:00",
+        environment={},
+        warm_copies=[WarmCopies(size, threads, [size / rate]) for threads in (1, 2)],
+        just_freed=just_freed,
+        freed_before=NewMemory(bytes=rate, faults=faults, seconds=[6.0]),
+        huge_pages=just_freed,
+        pickle_bytes=1,
+        pickle_seconds=[1.0],
+        hash_bytes=1,
+        hash_seconds=[1.0],
+        round_trip_seconds=[1.0],
+    )

@@ -133,7 +133,7 @@ def test_a_run_over_the_store_imports_no_reports_studies_or_other_transports(pro
 
 
 def test_verbs_are_imported_and_configurations_planned_without_heavy_packages():
-    verbs = "from dataflow.commands import answer, list, nodes, report, run\n"
+    verbs = "from dataflow.commands import list, nodes, report, run\n"
     assert imported_modules(verbs).isdisjoint({"ray", "torch", "numpy", "scipy", "matplotlib"})
     assert imported_modules(f"{verbs}list.main([])").isdisjoint({"ray", "torch"})
 

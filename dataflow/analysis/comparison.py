@@ -13,12 +13,9 @@ from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import Ratio, ratio
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
-from dataflow.plan.options import FLAGS, SENDER_SIZES, normal_flags
-from dataflow.plan.plan import Plan
+from dataflow.plan.options import normal_flags
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Workload
-
-TRANSPORT_FLAGS = {flag.name for flag in FLAGS if flag.group == "transport"}
 
 
 @dataclass(frozen=True)
@@ -47,43 +44,6 @@ def find_transports(results: Sequence[Result]) -> list[Result]:
     return sorted(transports, key=lambda result: result.name != BASELINE)
 
 
-def is_asked_for(result: Result, plan: Plan) -> bool:
-    """Return whether a result is of the planned workload, with any transport and its flags.
-
-    Traced and paired results, and those without a time, never are.
-    """
-    workload = result.workload
-    asked = plan.workload
-    theirs = _flags_and_sizes(result.configuration, workload)
-    if theirs != _flags_and_sizes(plan.configuration, asked):
-        return False
-    if result.status != "ok" or result.traced or result.paired:
-        return False
-    if plan.requested_flow.has_parameters:
-        return True
-    if workload.edges != asked.edges or result.transport.requirements.single_process:
-        return False
-    if workload.message == asked.message:
-        return True
-    # Messages of several fields may be packed.
-    is_any_form = asked.message == "fields" and not asked.sizes.get("as_sent")
-    return is_any_form and workload.message != "flat"
-
-
-def _flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[Any, ...]:
-    """Return what must be equal in the records of one ranking: all but the transport, its flags, and the messages.
-
-    That is the device, the layout, the other flags, the flow, and the sizes that no sender chooses.
-    """
-    flags = normal_flags(configuration.flags)
-    for name in TRANSPORT_FLAGS & flags.keys():
-        del flags[name]
-    sizes = dict(workload.sizes)
-    for name in SENDER_SIZES & sizes.keys():
-        del sizes[name]
-    return configuration.device, configuration.layout, flags, workload.flow, sizes
-
-
 class Pair:
     """Two results whose times per iteration are compared."""
 
@@ -94,7 +54,8 @@ class Pair:
         self.label = new.label if new.label == old.label else f"{new.label} / {old.label}"
         self.is_measured = old.status == new.status == "ok"
         fails_more_often = failed_share(new) > failed_share(old)
-        self.is_worse = old.status == "ok" and (new.status != "ok" or fails_more_often)
+        is_lost = new.status != "ok"
+        self.is_worse = old.status == "ok" and (is_lost or fails_more_often)
         by_pair = {run.pair: run for run in old.shown_runs if run.pair}
         self.paired_runs = []
         for run in new.shown_runs:

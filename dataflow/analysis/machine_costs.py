@@ -8,7 +8,7 @@ because nothing else tells two virtual machines of one kind apart.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 
 from dataflow.analysis.campaigns import Campaigns, boot_of
 from dataflow.analysis.cost_model import Cost, MachineCosts, Observation, fit
@@ -50,6 +50,32 @@ def rates_of(results: Iterable[Result]) -> Rates | None:
     if not per_byte or not per_fault:
         return None
     return Rates(median(per_byte), median(per_fault))
+
+
+def rates_by_boot(campaigns: Campaigns) -> dict[str, Rates]:
+    """Return what each machine takes: the geometric mean of its campaigns."""
+    of_boots: dict[str, list[Rates]] = defaultdict(list)
+    for results in campaigns.values():
+        rates = rates_of(results)
+        if rates is not None:
+            boot = boot_of(results[0])
+            of_boots[boot].append(rates)
+    means = {}
+    for boot, of_boot in of_boots.items():
+        means[boot] = mean_of_rates(of_boot)
+    return means
+
+
+def mean_of_rates(several: Sequence[Rates]) -> Rates:
+    byte_seconds = []
+    fault_seconds = []
+    for rates in several:
+        byte_seconds.append(rates.byte_seconds)
+        fault_seconds.append(rates.fault_seconds)
+    return Rates(
+        geometric_mean(byte_seconds),
+        geometric_mean(fault_seconds),
+    )
 
 
 def fault_seconds(run: Run) -> float:

@@ -45,22 +45,63 @@ class StoredCost(msgspec.Struct, frozen=True, kw_only=True):
         return self.copies * costs.copy_seconds + besides * scale
 
 
+class FittedMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine of the campaigns: what all its cores together take to copy a byte, and what a page fault takes."""
+
+    boot: str
+    byte_seconds: float
+    fault_seconds: float
+
+
+class Unexplained(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration without a stored cost, because copies and page faults do not explain its times."""
+
+    configuration: str
+    table: str
+    flow: str
+    error: float  # rms over machines of log(predicted / measured)
+
+
 class CostFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The costs, and the campaigns to which they were fitted."""
+    """The costs, and the campaigns and their machines, to which they were fitted."""
 
     campaigns: list[str]
+    machines: list[FittedMachine]
     costs: list[StoredCost]
+    unexplained: list[Unexplained]
 
 
 def fit_costs(folder: Path = CAMPAIGNS) -> CostFile:
-    """Return the costs of all configurations that campaigns of at least two machines explain."""
+    """Return the costs of all configurations that campaigns of at least two machines explain, and name the others."""
     from dataflow.analysis.campaigns import load_campaigns  # these imports take time
-    from dataflow.analysis.machine_costs import fit_campaigns
+    from dataflow.analysis.machine_costs import fit_campaigns, rates_by_boot
 
     campaigns = load_campaigns(folder)
-    explained = [fitted for fitted in fit_campaigns(campaigns) if fitted.of_mean.is_explained]
-    costs = [store(fitted.result, fitted.of_mean) for fitted in explained]
-    return CostFile(campaigns=[*campaigns], costs=costs)
+    costs = []
+    unexplained = []
+    for fitted in fit_campaigns(campaigns):
+        if fitted.of_mean.is_explained:
+            costs.append(store(fitted.result, fitted.of_mean))
+        else:
+            unexplained.append(refuse(fitted.result, fitted.of_mean))
+    machines = []
+    for boot, rates in rates_by_boot(campaigns).items():
+        machine = FittedMachine(
+            boot=boot,
+            byte_seconds=shorten(rates.byte_seconds),
+            fault_seconds=shorten(rates.fault_seconds),
+        )
+        machines.append(machine)
+    return CostFile(campaigns=[*campaigns], machines=machines, costs=costs, unexplained=unexplained)
+
+
+def refuse(result: Result, cost: Cost) -> Unexplained:
+    return Unexplained(
+        configuration=result.label,
+        table=result.table,
+        flow=result.workload.flow,
+        error=shorten(cost.error),
+    )
 
 
 def store(result: Result, cost: Cost) -> StoredCost:

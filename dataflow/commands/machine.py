@@ -49,14 +49,11 @@ def prepare(path: Path) -> None:
         raise RecordError(f"{path} exists: give another name, or move it away")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Measure, save the samples, and print them with their spread. Raise RecordError if the file can't be written.
+def keep_measurement(path: Path | None) -> tuple[Path, Any]:
+    """Measure this machine, and save the samples; return their file and them. None: a new name in results/machines/.
 
-    It waits until other measurements on this machine have ended.
+    It waits until other measurements on this machine have ended. Raise RecordError if the file can't be written.
     """
-    path = parse_command(argv).output
-    if path is not None:
-        prepare(path)
     # These imports take time, and a wrong flag should not wait.
     from dataflow.machine.measurement import measure_machine
 
@@ -66,6 +63,15 @@ def main(argv: Sequence[str]) -> int:
         path = new_path(machine.measured_at, machine.cores)
         prepare(path)
     save(path, machine)
+    return path, machine
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure, save the samples, and print them with their spread. Raise RecordError if the file can't be written."""
+    path = parse_command(argv).output
+    if path is not None:
+        prepare(path)
+    path, machine = keep_measurement(path)
     print_machine(machine)
     print(f"samples: {path}")
     return 0

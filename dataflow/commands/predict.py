@@ -1,89 +1,164 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predict how long an iteration takes on a machine, from what copies and page faults take there. Nothing is measured.
+"""Predict how long an iteration takes on a machine with each configuration. Only --check measures.
 
-    python3 -m dataflow predict                                  as the newest `dataflow machine` has measured it here
-    python3 -m dataflow predict --copy-gbps 40 --fault-us 0.3    a machine that one does not have
+    python3 -m dataflow predict                                   as the newest `dataflow machine` has measured it here
+    python3 -m dataflow predict --copy-gbps 40 --fault-us 0.3 --cores 16      a machine that one does not have
+    python3 -m dataflow predict --copy-gbps 12,40 --fault-us 0.3 --cores 16   the same, with the rate of one thread
     python3 -m dataflow predict --flow "rollout -> trainer: tokens int64 64MB"
-    python3 -m dataflow predict --preset router-replay           a cluster that one does not have (docs/cluster.md)
+    python3 -m dataflow predict --preset router-replay            a cluster that one does not have (docs/cluster.md)
+    python3 -m dataflow predict --check --iteration-bytes 128MiB  measure three configurations, and compare
 
 Each configuration costs a number of copies and of page faults, which were fitted to campaigns on several machines
 (docs/method.md). Another flow is predicted by its bytes.
+
+Flags of `run` say which messages are predicted: --flow, --message and the sizes. With --check, --iterations, --warmup,
+--allow-disturbed and the time limits say how it measures. The others are rejected.
+
+Exit code: 0; 2 for a wrong flag. With --check, 0 if all three predictions are within 15 % of what was measured, 1 if
+one is not, or was not measured, and 130 if it was interrupted.
 """
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from dataflow.analysis.cost_model import MachineCosts
-from dataflow.analysis.stored_costs import COSTS, StoredCost, load_costs
+from dataflow.analysis.prediction import (
+    FITTED_CORES,
+    Check,
+    MachineSpeed,
+    Prediction,
+    choose_checked,
+    choose_table,
+    mean_seconds,
+    measure_flow,
+    predict,
+)
+from dataflow.analysis.stored_costs import COSTS, load_costs
+from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.commands import predict_cluster
-from dataflow.commands.machine import MACHINES
+from dataflow.commands.machine import MACHINES, keep_measurement
 from dataflow.errors import UsageError
-from dataflow.flows.catalogue import build_flow
-from dataflow.machine.samples import load_machine
-from dataflow.plan.command_line import parse_with_options
-from dataflow.plan.options import Options
+from dataflow.flows.catalogue import build_flow, flag_name
+from dataflow.flows.flow import Flow
+from dataflow.machine.samples import MachineSamples, load_machine
+from dataflow.plan.command_line import VerbParser, make_options, parse_with_options, words_of
+from dataflow.plan.options import FLAGS, RESULTS
+from dataflow.report.prediction_tables import (
+    checks_table,
+    describe_checks,
+    describe_limits,
+    describe_machine_speed,
+    describe_order,
+    describe_refused,
+    predictions_table,
+    warn_of_spread,
+)
 from dataflow.report.render import print_table, print_text
-from dataflow.report.tables import Column, format_significant, make_table
 from dataflow.units import format_bytes
 
 GB = 1e9
-MILLISECOND = 1e-3
 MICROSECOND = 1e-6
-TABLE = "headline"  # of campaigns: messages of 32 to 160 MiB
-FITTED_CORES = 2  # of all machines of the campaigns
+MAX_COUNT = 10_000  # of cores, and of runs
+LEAST_FAULT_SECONDS = 1e-9  # less is an error of the measurement
+# Flags that say which messages are predicted, and those that only say how --check measures.
+OF_MESSAGES = {"flow", "message"} | {flag.name for flag in FLAGS if flag.size}
+OF_CHECK = {"iterations", "warmup", "allow_disturbed", "timeout", "run_limit"}
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The time of an iteration of a configuration on a machine."""
-
-    cost: StoredCost
-    seconds: float
-    faults: float
-    fixed_seconds: float  # of these messages, for which neither copies nor page faults account
-    limit_seconds: float  # one copy of all bytes by all cores
-
-    @property
-    def interval(self) -> str:
-        if self.cost.factor is None:
-            return "-"
-        low = format_significant(self.seconds / self.cost.factor / MILLISECOND)
-        high = format_significant(self.seconds * self.cost.factor / MILLISECOND)
-        return f"{low} to {high}"
-
-
-def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Options]:
-    """Return this verb's own flags, and the options that name the messages; raise UsageError for wrong ones."""
+def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Return this verb's own flags, and those of the messages and of --check; raise UsageError for wrong ones."""
     parser = predict_cluster.ClusterParser(__doc__, "python3 -m dataflow predict [flags]")
+    add_machine(parser)
+    add_check(parser)
+    predict_cluster.add_options(parser)
+    arguments, given = parse_with_options(parser, argv)
+    predict_cluster.take_options(arguments, given)
+    check_machine(arguments)
+    check_measurement(arguments, given)
+    return arguments, given
+
+
+def add_machine(parser: VerbParser) -> None:
+    """Add the flags that say for which machine it is."""
     add = parser.add_argument
     add(
         "--machine",
         type=Path,
         metavar="FILE",
-        help="samples of `dataflow machine` (default: the newest in results/machines/)",
+        help="samples of `dataflow machine` (default: the newest in results/machines/; with --check: new ones)",
     )
     add(
         "--copy-gbps",
-        type=positive,
-        metavar="N",
-        help="GB/s at which all cores together copy large messages",
+        type=parse_rates,
+        metavar="[ONE,]ALL",
+        help="GB/s at which all cores together copy large messages, or that of one thread before it, as in 12,40",
     )
-    add("--fault-us", type=positive, metavar="N", help="microseconds of a page fault")
-    predict_cluster.add_options(parser)
-    arguments, given = parse_with_options(parser, argv)
-    predict_cluster.take_options(arguments, given)
-    is_described = arguments.copy_gbps is not None and arguments.fault_us is not None
-    if not is_described and (arguments.copy_gbps or arguments.fault_us):
+    add("--fault-us", type=parse_positive, metavar="N", help="microseconds of a page fault")
+    add(
+        "--cores",
+        type=parse_count,
+        metavar="N",
+        help=f"cores of the machine of --copy-gbps and --fault-us (default: {FITTED_CORES}, as in the campaigns)",
+    )
+
+
+def add_check(parser: VerbParser) -> None:
+    """Add the flags with which predictions are checked."""
+    add = parser.add_argument
+    add(
+        "--check",
+        action="store_true",
+        help="measure this machine and three configurations, and say whether the predictions hold",
+    )
+    add(
+        "--runs",
+        type=parse_count,
+        default=1,
+        metavar="N",
+        help="with --check: runs per configuration (default: %(default)s)",
+    )
+    add(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="with --check: new folder for the records (default: a new name in results/)",
+    )
+
+
+def check_machine(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for flags of a machine that do not fit together."""
+    described = [arguments.copy_gbps, arguments.fault_us]
+    is_described = None not in described
+    if not is_described and described != [None, None]:
         raise UsageError("--copy-gbps and --fault-us: give both, or neither")
     if is_described and arguments.machine:
         raise UsageError("--machine: leave it out, or --copy-gbps and --fault-us")
-    return arguments, Options.of({"transport": "refs", **given})
+    if is_described and arguments.check:
+        raise UsageError("--check measures this machine: leave --copy-gbps and --fault-us out")
+    if arguments.cores and not is_described:
+        raise UsageError("--cores: give --copy-gbps and --fault-us, too")
 
 
-def positive(text: str) -> float:
+def check_measurement(arguments: argparse.Namespace, given: Mapping[str, Any]) -> None:
+    """Raise UsageError for flags that no prediction takes into account, and for those of --check without it."""
+    for name in given:
+        if name not in OF_MESSAGES | OF_CHECK:
+            raise UsageError(
+                f"{flag_name(name)}: no prediction takes it into account: leave it out"
+            )
+        if name in OF_CHECK and not arguments.check:
+            raise UsageError(f"{flag_name(name)}: give --check, too, or leave it out")
+    is_measured = arguments.output is not None or arguments.runs > 1
+    if is_measured and not arguments.check:
+        raise UsageError("--runs and --output: give --check, too, or leave them out")
+    if arguments.output is not None and arguments.output.exists():
+        raise UsageError(f"--output {arguments.output} exists: give a new folder")
+
+
+def parse_positive(text: str) -> float:
     """Return a number above 0; raise ValueError for others."""
     number = float(text)
     if not 0 < number < 1e9:
@@ -91,90 +166,152 @@ def positive(text: str) -> float:
     return number
 
 
-def costs_of_machine(arguments: argparse.Namespace, size: int) -> tuple[str, MachineCosts]:
-    """Return a description of the machine, and what copying so many bytes and a page fault take there.
+def parse_rates(text: str) -> list[float]:
+    """Return the rate of all cores, or those of one thread and of all cores; raise ValueError for others."""
+    rates = [parse_positive(part) for part in text.split(",")]
+    if len(rates) > 2 or rates[0] > rates[-1]:
+        raise ValueError
+    return rates
 
-    Raise UsageError if no machine was measured, and RecordError if a file cannot be read.
+
+def parse_count(text: str) -> int:
+    """Return a whole number of at least 1; raise ValueError for others."""
+    count = int(text)
+    if not 1 <= count <= MAX_COUNT:
+        raise ValueError
+    return count
+
+
+def build_messages(given: Mapping[str, Any]) -> Flow:
+    """Return the flow of the flags; raise UsageError if they make none."""
+    sizes = {name: value for name, value in given.items() if name in OF_MESSAGES}
+    # Any transport: the messages are those of all of them.
+    (options,) = make_options(TRANSPORTS["store refs"], sizes)
+    try:
+        return build_flow(options.flow, options.sizes, options.message)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def describe_speed(arguments: argparse.Namespace) -> MachineSpeed:
+    """Return the machine that the flags describe."""
+    cores = arguments.cores or FITTED_CORES
+    one, *rest = arguments.copy_gbps
+    rates = {cores: one * GB}
+    if rest:
+        (together,) = rest
+        rates = {1: one * GB, cores: together * GB}
+    return MachineSpeed("A machine as given", cores, rates, arguments.fault_us * MICROSECOND)
+
+
+def speed_of_samples(machine: MachineSamples, name: str, size: int) -> MachineSpeed:
+    """Return what was measured of a machine for messages of so many bytes per iteration: medians."""
+    counts = sorted({copies.threads for copies in machine.warm_copies})
+    rates = {count: median(machine.copies_of(size, count).rates) for count in counts}
+    fault = max(LEAST_FAULT_SECONDS, median(machine.fault_seconds(machine.just_freed)))
+    paused = median(machine.fault_seconds(machine.freed_before))
+    return MachineSpeed(name, machine.cores, rates, fault, paused)
+
+
+def find_speed(arguments: argparse.Namespace, size: int) -> MachineSpeed:
+    """Return the machine of the flags; with --check, measure it if they name none.
+
+    Raise UsageError if no machine was measured, and RecordError if a file cannot be read or written.
     """
     if arguments.copy_gbps is not None:
-        text = f"{arguments.copy_gbps:g} GB/s, {arguments.fault_us:g} µs per page fault"
-        copy = size / (arguments.copy_gbps * GB)
-        return text, MachineCosts("described", copy, arguments.fault_us * MICROSECOND)
-    path = arguments.machine or max(MACHINES.glob("*.json"), default=None)
+        return describe_speed(arguments)
+    path = arguments.machine
+    if path is None and arguments.check:
+        print_text("Measuring this machine takes about 15 seconds.")
+        path, _ = keep_measurement(None)
+    path = path or max(MACHINES.glob("*.json"), default=None)
     if path is None:
         raise UsageError(
             "no machine was measured: run `python3 -m dataflow machine`, or give --copy-gbps and --fault-us"
         )
     machine = load_machine(path)
-    copies = machine.copies_of(size, machine.cores)
-    rate = median(copies.rates)
-    fault = median(machine.fault_seconds(machine.just_freed))
-    text = f"{rate / GB:.2g} GB/s, {fault / MICROSECOND:.2g} µs per page fault ({path.name})"
-    return text, MachineCosts(path.name, size / rate, fault)
+    print_text(*warn_of_spread(machine, size))
+    return speed_of_samples(machine, path.name, size)
 
 
-def predict(costs: MachineCosts, stored: Sequence[StoredCost], size: int) -> list[Prediction]:
-    """Return the predictions for messages of so many bytes, the fastest first."""
-    predictions = []
-    for cost in stored:
-        if cost.table == TABLE:
-            seconds = cost.seconds_on(costs, size)
-            scale = size / cost.iteration_bytes
-            faults = scale * cost.faults
-            fixed = scale * cost.fixed_seconds
-            predictions.append(Prediction(cost, seconds, faults, fixed, costs.copy_seconds))
-    return sorted(predictions, key=lambda prediction: prediction.seconds)
+def make_predictions(arguments: argparse.Namespace, flow: Flow) -> list[Prediction]:
+    """Print the predictions for a machine, and return them, the fastest first.
+
+    Raise UsageError if nothing predicts messages that are so small, or if no machine was measured.
+    """
+    stored = load_costs(COSTS)
+    volume = measure_flow(flow)
+    table = choose_table(stored, volume)
+    if table is None:
+        raise UsageError(
+            f"{format_bytes(volume.bytes)} per iteration: the time of such small messages does not follow from their "
+            "bytes, so there is no prediction: measure them with `python3 -m dataflow run`"
+        )
+    speed = find_speed(arguments, volume.bytes)
+    predictions = predict(speed, stored, table, volume)
+    print_text(f"{flow.title}, {format_bytes(volume.bytes)} per iteration.")
+    print_text(*describe_machine_speed(speed, volume))
+    print_table(predictions_table(predictions))
+    if any(prediction.interval for prediction in predictions):
+        # Otherwise, what is not predicted can take longer than what is.
+        print_text(*describe_order(speed, predictions))
+    print_text(*describe_limits(speed, stored, predictions, volume))
+    print_text(*describe_refused(stored.unexplained, table))
+    return predictions
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the predicted time of each configuration on a machine: that of the flags, or the newest measured one.
+    """Print the predicted time of each configuration on a machine, and with --check, whether three of them hold.
 
-    Raise UsageError for wrong flags, and if no machine was measured or given; RecordError for an unreadable file.
+    Return the exit code that --help explains. Raise UsageError for wrong flags, and if no machine was measured or
+    given; RecordError for a file that cannot be read or written.
     """
-    arguments, options = parse_command(argv)
+    arguments, given = parse_command(argv)
+    flow = build_messages(given)
     if predict_cluster.is_asked(arguments):
-        return predict_cluster.main(arguments, options)
-    try:
-        flow = build_flow(options.flow, options.sizes, options.message)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    size = flow.bytes_per_iteration
-    text, costs = costs_of_machine(arguments, size)
-    stored = load_costs(COSTS)
-    predictions = predict(costs, stored.costs, size)
-    limit = format_significant(costs.copy_seconds / MILLISECOND)
-    print_text(
-        f"{flow.title}, {format_bytes(size)} per iteration. All cores together copy {text}.",
-        f"If each reader gets a copy, an iteration takes {limit} ms or more.",
-    )
-    print_table(make_table(predictions, COLUMNS))
-    print_text(*say_limits(predictions, size))
-    return 0
+        return predict_cluster.main(arguments, flow)
+    if not arguments.check:
+        make_predictions(arguments, flow)
+        return 0
+    return check_predictions(arguments, given, flow)
 
 
-COLUMNS = (
-    Column("configuration", lambda item: item.cost.configuration),
-    Column(
-        "readers get", lambda item: "copy" if item.cost.readers_own_a_copy else "view", is_text=True
-    ),
-    Column("predicted ms", lambda item: format_significant(item.seconds / MILLISECOND)),
-    Column("95 % interval", lambda item: item.interval),
-    Column("copies", lambda item: format_significant(item.cost.copies)),
-    Column("page faults", lambda item: format_significant(item.faults)),
-    Column("fixed ms", lambda item: format_significant(item.fixed_seconds / MILLISECOND), rank=1),
-    Column("x limit", lambda item: format_significant(item.seconds / item.limit_seconds), rank=2),
-)
+def check_predictions(arguments: argparse.Namespace, given: Mapping[str, Any], flow: Flow) -> int:
+    """Predict, measure three of the configurations, and compare; return the exit code."""
+    from dataflow.commands import run  # it imports more than a prediction needs
+
+    predictions = choose_checked(make_predictions(arguments, flow))
+    folder = arguments.output or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    code = run.main(words_of_run(predictions, given, arguments.runs, folder))
+    if code == 130:
+        return code
+    checks = compare_with_records(predictions, folder)
+    print_table(checks_table(checks))
+    print_text(describe_checks(checks))
+    return 0 if all(check.holds for check in checks) else 1
 
 
-def say_limits(predictions: Sequence[Prediction], size: int) -> list[str]:
-    """Return to what the costs were fitted, and how the messages differ from those."""
-    costs = [prediction.cost for prediction in predictions]
-    machines = max(cost.machines for cost in costs)
-    fitted = costs[0].iteration_bytes
-    lines = [
-        f"Fitted to the mean times of campaigns on {machines} machines with {FITTED_CORES} cores and messages of "
-        f"{format_bytes(fitted)} per iteration."
-    ]
-    if size != fitted:
-        lines.append("Other messages are predicted by their bytes, and nothing has checked that.")
-    return lines
+def words_of_run(
+    predictions: Sequence[Prediction], given: Mapping[str, Any], runs: int, folder: Path
+) -> list[str]:
+    """Return the words of `run` that measure these configurations, on CPUs as in the campaigns."""
+    names = [prediction.cost.configuration for prediction in predictions]
+    flags = words_of(given)
+    return [*names, *flags, "--device", "cpu", "--runs", str(runs), "--output", str(folder)]
+
+
+def compare_with_records(predictions: Sequence[Prediction], folder: Path) -> list[Check]:
+    """Return what the records of a folder say about predictions; raise RecordError if one cannot be read."""
+    from dataflow.analysis.result import group_results
+    from dataflow.records.files import load_all
+
+    results = {result.name: result for result in group_results(load_all([folder]))}
+    checks = []
+    for prediction in predictions:
+        check = Check(prediction, measured_seconds=None, measured_faults=None)
+        result = results.get(prediction.cost.configuration)
+        if result is not None and result.status == "ok":
+            measured = mean_seconds(result.seconds)
+            check = Check(prediction, measured, result.faults_per_iteration)
+        checks.append(check)
+    return checks

@@ -24,12 +24,10 @@ from dataflow.cluster.hardware import Cluster, NodeMachine, format_rate, parse_r
 from dataflow.cluster.presets import LINK, ClusterPreset, load_presets
 from dataflow.cluster.scaling import ROLLOUT
 from dataflow.errors import UsageError
-from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import Flow
 from dataflow.machine.samples import load_machine
 from dataflow.plan.command_line import VerbParser
 from dataflow.plan.flag import parse_value
-from dataflow.plan.options import Options
 from dataflow.report.cluster_forecast import (
     BLOCKS,
     forecast_table,
@@ -104,6 +102,8 @@ def take_options(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
     if is_asked(arguments):
         arguments.trainers = given.pop("trainers", None)
         arguments.placement = given.pop("placement", None) or BLOCKS
+        if arguments.check:
+            raise UsageError("--check: it measures this machine: leave --nodes and --preset out")
         if arguments.preset and "flow" in given:
             raise UsageError("--preset and --flow: leave one of them out")
         return
@@ -112,7 +112,7 @@ def take_options(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
             raise UsageError(f"--{name}: give --nodes or --preset, too")
 
 
-def main(arguments: argparse.Namespace, options: Options) -> int:
+def main(arguments: argparse.Namespace, flow: Flow) -> int:
     """Print the forecast of each way. Raise UsageError for flags that don't fit, RecordError for unreadable files."""
     stored = load_forecast()
     machine = machine_of(arguments, stored)
@@ -121,7 +121,7 @@ def main(arguments: argparse.Namespace, options: Options) -> int:
         preset = load_presets()[arguments.preset]
         case = case_of_preset(preset, arguments, machine)
     else:
-        case = case_of_flow(flow_of(options), arguments, machine)
+        case = case_of_flow(flow, arguments, machine)
     check_case(case)
     forecasts = forecast(case, stored.ways)
     print_text(*describe_case(case, preset))
@@ -144,14 +144,6 @@ def check_case(case: Case) -> None:
     place(flow, case.cluster.nodes, case.placement)
 
 
-def flow_of(options: Options) -> Flow:
-    """Return the flow of the flags; raise UsageError if they make none."""
-    try:
-        return build_flow(options.flow, options.sizes, options.message)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
 def machine_of(arguments: argparse.Namespace, stored: ForecastFile) -> NodeMachine:
     """Return the machine of the nodes: that of a file, that of the flags, or one like those of the campaigns.
 
@@ -163,11 +155,13 @@ def machine_of(arguments: argparse.Namespace, stored: ForecastFile) -> NodeMachi
         every = median(machine.copies_of(LARGE, machine.cores).rates)
         fault = median(machine.fault_seconds(machine.just_freed))
         return NodeMachine(pair, every, fault, machine.cores)
-    cores = getattr(arguments, "cores", None) or inf
+    cores = arguments.cores or inf
     if arguments.copy_gbps is not None:
-        rate = arguments.copy_gbps * GB
+        one, *rest = arguments.copy_gbps
+        every = (rest[0] if rest else one) * GB
+        pair = 2 * one * GB if rest else stored.pair_rate
         fault = arguments.fault_us * MICROSECOND
-        return NodeMachine(min(rate, stored.pair_rate), rate, fault, cores)
+        return NodeMachine(min(pair, every), every, fault, cores)
     return replace(typical_machine(stored), cores=cores)
 
 

@@ -212,6 +212,18 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any]:
     return vars(option_parser().parse_all(words))
 
 
+def words_of(given: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command line that give these values of flags."""
+    words = []
+    for name, value in given.items():
+        words.append(flag_name(name))
+        if value is None:  # of --warmup
+            words.append("steady")
+        elif value is not True:
+            words.append(str(value))
+    return words
+
+
 def make_options(transport: Transport, given: Mapping[str, Any]) -> list[Options]:
     """Return one Options, or one per value of --sweep, the smallest first. A preset is replaced by its flags.
 

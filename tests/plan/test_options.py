@@ -10,7 +10,7 @@ import yaml
 from conftest import ROOT, parse_options, reject_options
 
 from dataflow.catalogue.catalogue import VARIANTS
-from dataflow.commands import answer, compare, machine, predict, report, run
+from dataflow.commands import compare, machine, predict, report, run
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
 from dataflow.plan import command_line
@@ -26,7 +26,6 @@ from dataflow.plan.options import PRESETS
 
 CLUSTER = ("--address", "127.0.0.1:6379")
 PARSERS = {
-    "answer": answer.parse_command,
     "compare": compare.parse_arguments,
     "machine": machine.parse_command,
     "predict": predict.parse_command,

@@ -16,7 +16,7 @@ from made_records import make_run
 
 from common.flags import make_parser
 from dataflow import __main__ as program
-from dataflow.commands import answer, archive, compare, machine, predict, replay, report, run
+from dataflow.commands import archive, compare, machine, predict, replay, report, run
 from dataflow.commands import list as list_command
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import FLOWS
@@ -28,7 +28,6 @@ from dataflow.plan.options import PRESETS
 COMMAND = re.compile(r"python3? -m dataflow (\w+)(.*)")
 PARSERS = {
     "archive": archive.parse_command,
-    "answer": answer.parse_command,
     "compare": compare.parse_arguments,
     "machine": machine.parse_command,
     "predict": predict.parse_command,
@@ -42,7 +41,6 @@ VERBS_OF_THE_SUITE = (
     "list",
     "report",
     "compare",
-    "answer",
     "machine",
     "predict",
     "nodes",
@@ -210,7 +208,7 @@ def test_version_is_that_of_the_project(capsys):
 
 @pytest.mark.parametrize(("verb", "advice"), [
     ("profile", ": the program raymeter profiles, as in `raymeter train.py` (docs/profile.md)"),
-    ("explain", ": give run, list, report, compare, answer, machine, predict, nodes, replay, archive"),
+    ("explain", ": give run, list, report, compare, machine, predict, nodes, replay, archive"),
     ("rport", ": did you mean report?"),
 ])  # fmt: skip
 def test_an_unknown_verb_is_one_line_and_a_suggestion_is_similar(verb, advice):

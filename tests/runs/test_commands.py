@@ -8,8 +8,11 @@ from itertools import product
 
 import pytest
 from conftest import KILOBYTES, ROOT, copy_project
+from made_records import make_machine
 
+from common.record import save
 from dataflow.analysis import stages
+from dataflow.analysis.prediction import CHECKED
 from dataflow.records import files
 
 
@@ -42,6 +45,20 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
         r"^torch gloo .*ms, torch memcpy: .*ms\. One run each.*: no verdict", printed, re.MULTILINE
     )
     assert (tmp_path / "configurations.svg").exists()
+
+
+@pytest.mark.slow
+def test_predictions_are_checked_by_runs_of_three_configurations(tmp_path, run_script):
+    machine = tmp_path / "machine.json"
+    save(machine, make_machine())
+    flags = ("--iteration-bytes", "4MiB", "--iterations", "3", "--warmup", "2", "--allow-disturbed")
+    finished = run_script("predict", "--check", "--machine", str(machine), *flags)
+    records = files.load_all([finished.output])
+    assert {record.configuration.name for record in records} == {*CHECKED}
+    held = re.search(r"measured mean for (\d) of 3 configurations", finished.stdout)
+    assert held, finished.stdout + finished.stderr
+    assert finished.code == (0 if held[1] == "3" else 1)  # this machine is not the made one
+    assert "not measured" not in finished.stdout
 
 
 def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path, measure_all):

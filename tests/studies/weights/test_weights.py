@@ -4,8 +4,7 @@
 import pytest
 from made_records import make_record, make_run, rows_of
 
-from dataflow.analysis.comparison import is_asked_for
-from dataflow.analysis.result import Result, group_results
+from dataflow.analysis.result import group_results
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import NodeCosts
@@ -149,16 +148,3 @@ def test_a_transfer_is_not_shown_if_its_clocks_are_wrong_by_more_than_a_twentiet
     )
     (row,) = rows_of(section)
     assert (row["publish ms"], row["transfer ms"], row["install ms"]) == ("20", cell, "30")
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, True),
-        ({"bucket_size": 2**20, "message": "packed"}, True),
-        ({"model_scale": 0.02}, False),
-    ],
-)
-def test_records_with_messages_of_every_size_and_form_answer(make_plan, changes, expected):
-    result = Result([make_record("broadcast", [0.1], runtime="torch", **SMALL | changes)])
-    assert is_asked_for(result, make_plan("torch", *FLAGS)) is expected
