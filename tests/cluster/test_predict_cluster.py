@@ -44,6 +44,10 @@ def test_a_described_machine_is_used(capsys):
     slow = run(capsys, "--nodes", "1", "--copy-gbps", "1", "--fault-us", "10")
     assert "two threads copy 1 GB/s" in slow
     assert "10 µs per page fault" in slow
+    words = ("--copy-gbps", "4,100", "--fault-us", "0.3", "--cores", "16")
+    fast = run(capsys, "--nodes", "1", *words)
+    assert "two threads copy 8 GB/s, all cores together 100 GB/s" in fast
+    assert "16 cores" in fast
 
 
 def test_placement_changes_which_messages_cross(capsys):
@@ -71,6 +75,7 @@ def test_placement_changes_which_messages_cross(capsys):
         (["--nodes", "2", "--flow", "nonsense"], "nonsense"),
         (["--preset", "router-replay", "--flow", TEXT], "leave one of them out"),
         (["--preset", "other"], "other"),
+        (["--preset", "router-replay", "--check"], "--check: it measures this machine"),
         (["--preset", "weights-72b", "--rollouts", "500"], "8,000 large messages: give fewer"),
         (["--nodes", "2", "--flow", "a -> b: 1KB"], "no message is larger than 100 KiB"),
         (["--preset", "router-replay", "--copy-gbps", "5"], "--fault-us: give both"),
