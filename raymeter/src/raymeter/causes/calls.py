@@ -15,6 +15,7 @@ from raymeter.causes.waits import Gap, ReadyTimes, find_gaps
 from raymeter.findings import Finding, Saving
 from raymeter.profile.events import Call, Task
 from raymeter.profile.program import TASK_DIGITS, Program
+from raymeter.profile.returned import returns_put
 from raymeter.profile.steps import Steps
 from raymeter.units import format_bytes, format_milliseconds, significant
 
@@ -25,6 +26,7 @@ BATCHES_PER_CORE = 4  # that are left, so that all cores still work
 MAX_TASK_SECONDS = 0.01  # of a task that is so short that the call is a large part of it
 MAX_BYTES = 2**20  # of the messages of a call, in the mean; larger ones take the time themselves
 COPY_BYTES_PER_SECOND = 4e9
+AT_ONCE_SECONDS = 0.001  # between a call and its ray.get, in which the caller does nothing of note
 
 
 @dataclass
@@ -45,7 +47,8 @@ class Line:
 def find(program: Program, steps: Steps) -> list[Finding]:
     """Return a finding for each line with many short calls: of tasks and methods, ray.put, or ray.get of one object.
 
-    A line of ray.get has none if most of its tasks are those of a finding.
+    A line of ray.get has none if most of its tasks are those of a finding, and one of ray.put has none if its task
+    returns what it puts: that is a cause of its own.
     """
     finder = Finder(program, steps)
     lines = [line for line in finder.find_lines() if line.count(steps) >= MIN_CALLS]
@@ -53,7 +56,8 @@ def find(program: Program, steps: Steps) -> list[Finding]:
     findings = [finder.make_call_finding(line) for line in short]
     explained = ids_of_tasks(short)  # their ray.get belongs to their submission
     for line in lines:
-        if line.event == "put" and finder.mean_bytes(line) < MAX_BYTES:
+        is_small_put = line.event == "put" and finder.mean_bytes(line) < MAX_BYTES
+        if is_small_put and not finder.is_returned(line):
             findings.append(finder.make_put_finding(line))
         if line.event == "get" and not finder.is_explained(line, explained):
             findings.append(finder.make_get_finding(line))
@@ -98,6 +102,13 @@ def first_task(call: Call) -> str:
     """Return the task that made the first object of a ray.get."""
     first = call.objects[0]
     return first[:TASK_DIGITS]
+
+
+def follows_at_once(call: Call, get: Call) -> bool:
+    """Return whether a ray.get waits for a call right after it was submitted, as in `ray.get(actor.add.remote(1))`."""
+    place = call.process, call.thread, call.by
+    between = get.start - call.end
+    return place == (get.process, get.thread, get.by) and 0 <= between < AT_ONCE_SECONDS
 
 
 def gets_by_task(program: Program) -> dict[str, list[Call]]:
@@ -174,16 +185,16 @@ class Finder:
         """Return how long the user's function ran in the mean; 0 if Ray does not know it of any task."""
         times = []
         for call in line.calls:
-            seconds = self.task_seconds(call)
+            seconds = self.task_seconds(call.task)
             if seconds is not None:
                 times.append(seconds)
         if not times:
             return 0.0
         return sum(times) / len(times)
 
-    def task_seconds(self, call: Call) -> float | None:
-        """Return how long the user's function ran; None if Ray does not know it."""
-        task = self.program.tasks.get(call.task)
+    def task_seconds(self, name: str) -> float | None:
+        """Return how long the user's function of a task ran; None if Ray does not know it."""
+        task = self.program.tasks.get(name)
         if task is None or task.execute is None:
             return None
         start, end = task.execute
@@ -217,6 +228,11 @@ class Finder:
         known = [first_task(call) for call in line.calls if call.objects]
         ours = [task for task in known if task in tasks]
         return 2 * len(ours) > len(known)
+
+    def is_returned(self, line: Line) -> bool:
+        """Return whether a line of ray.put is in the function of a task, and that returns the reference."""
+        _, _, function = line.calls[0].by_name.rpartition(".")
+        return returns_put(line.line, function, self.program.recording.start)
 
     def batch_of(self, line: Line) -> int:
         """Return how many calls may become one, with enough of them left for all cores."""
@@ -275,8 +291,20 @@ class Finder:
             get_share = share
             if get.count == 1:
                 get_share *= get.weight
-            savings.append(self.saving_of_get(get, get_share))
+            if get.weight > 1 and follows_at_once(call, get):
+                savings.append(self.saving_of_answer(get, get_share))
+            else:
+                savings.append(self.saving_of_get(get, get_share))
         return savings
+
+    def saving_of_answer(self, get: Call, factor: float) -> Saving:
+        """Return what a caller waits for the answer of a small call without the user's function, times a factor.
+
+        The calls for which this one stands are not in the graph, so nothing else there becomes shorter with them.
+        """
+        running = self.task_seconds(first_task(get)) or 0.0
+        seconds = max(0.0, get.seconds - get.own_seconds - running)
+        return Saving(get.process, get.thread, get.start, factor * seconds, "work")
 
     def make_call_finding(self, line: Line) -> Finding:
         """Return the finding for small calls of tasks or methods; `fewer_tasks` has the share of each that is saved."""
