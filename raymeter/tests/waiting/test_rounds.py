@@ -63,7 +63,7 @@ def make_rounds(
     for step in range(STEPS):
         for number in range(ROUNDS):
             begin = step * STEP_SECONDS + number * ROUND_SECONDS
-            weights = f"{step:028x}{number:028x}"
+            weights = f"{'e' * 24}{step:016x}{number:016x}"
             references = [weights] if puts_weights else []
             if puts_weights:
                 builder.call("put", begin - 0.001, 0.0005, object=weights, line="/made/a.py:2")
