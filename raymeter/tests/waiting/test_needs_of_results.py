@@ -74,6 +74,7 @@ def test_phases_that_get_no_result_of_each_other_need_none(step, tmp_path):
     "if self.log_probs(batch) > 1:\n    return\nself.values(batch)",
     "a = self.log_probs(batch)\nbatch = 1 if a else 2\nself.values(batch)",
     "for a in self.log_probs(batch):\n    self.values(1)",
+    "for a in self.log_probs(batch):\n    if a:\n        return\nself.values(1)",
     "self.model = self.log_probs(batch)\nself.values(self.model)",
     "a = self.log_probs(batch)\nb = tokenize(a)\nself.values(b)",
     "for _ in range(3):\n    b = self.values(batch)\n    batch = self.log_probs(batch)",
@@ -103,6 +104,7 @@ def test_a_result_reaches_a_phase_in_other_ways(first, step, later, tmp_path):
 @pytest.mark.parametrize("step", [
     "a = self.log_probs(batch)\npublish(a)\nself.values(batch)",
     "a = self.log_probs(batch)\nself.log(a)\nself.values(batch)",
+    "a = self.log_probs(batch)\nself.view(a)\nself.values(batch)",  # a method of a class in another file
     "a = self.log_probs(batch)\nbatch['b'] = 1\nself.values(batch)",
     "self.log_probs(batch)\nself.values(batch)",  # perhaps an order
     "a = self.log_probs(batch)\nother.load.remote(self.critic)\nself.values(batch)",
@@ -111,6 +113,14 @@ def test_a_result_reaches_a_phase_in_other_ways(first, step, later, tmp_path):
 ])  # fmt: skip
 def test_phases_with_unknown_code_between_them_may_need_each_other(step, tmp_path):
     assert need_in(tmp_path, step) == Need.UNKNOWN
+
+
+def test_a_method_that_a_subclass_has_as_well_shows_nothing(tmp_path):
+    step = "self.keep(self.log_probs(batch))\n        self.values(batch)"
+    text = PHASES.format(first=GET, later=LATER, step=step)
+    assert need_of(tmp_path, text) == Need.NO
+    text += "\nclass Other(PPO):\n    def keep(self, value):\n        self.critic.load(value)\n"
+    assert need_of(tmp_path, text) == Need.UNKNOWN
 
 
 def test_a_changed_file_and_lines_of_two_files_show_nothing(tmp_path):

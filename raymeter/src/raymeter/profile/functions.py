@@ -98,6 +98,7 @@ class Code:
         for function in self.functions:
             self.by_name[function.name].append(function)
         self.properties = {function.name for function in self.functions if function.is_property}
+        self.bases = bases_of_classes(tree)
         self.callees = {function: self.find_callees(function) for function in self.functions}
 
     def called_by(self, call: ast.Call, caller: Function) -> Function | None:
@@ -109,11 +110,19 @@ class Code:
         if isinstance(call.func, ast.Name):
             found = [function for function in named if not function.owner]
         elif isinstance(call.func, ast.Attribute) and is_self(call.func.value):
-            found = [function for function in named if function.owner == caller.owner]
+            found = [function for function in named if self.may_have(caller.owner, function)]
         else:
             is_common = name in OF_CONTAINERS
             found = [] if is_common else [function for function in named if function.owner]
         return found[0] if len(found) == 1 and is_plain(found[0]) else None
+
+    def may_have(self, owner: str, function: Function) -> bool:
+        """Return whether an object with methods of a class may have a method: its own, or one of a subclass."""
+        ancestors = [function.owner]
+        for name in ancestors:  # grows
+            known = self.bases.get(name, set())
+            ancestors += known.difference(ancestors)
+        return bool(owner) and owner in ancestors
 
     def find_callees(self, caller: Function) -> set[Function]:
         """Return the functions that another one calls by itself."""
@@ -156,6 +165,15 @@ def functions_of(tree: ast.Module) -> Iterator[Function]:
             for inner in node.body:
                 if isinstance(inner, FUNCTIONS):
                     yield Function(inner, node.name)
+
+
+def bases_of_classes(tree: ast.Module) -> dict[str, set[str]]:
+    """Return the last names of the bases of each class of a module."""
+    bases = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            bases[node.name] = {last_name(base) for base in node.bases}
+    return bases
 
 
 def is_self(node: ast.AST) -> bool:

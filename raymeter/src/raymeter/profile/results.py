@@ -240,7 +240,8 @@ class Follower:
     def run_loop(self, statement: ast.For, frame: Frame) -> None:
         """Follow one pass of a loop.
 
-        It runs because of a result if that is what the loop runs over: there may be none.
+        It runs because of a result if that is what the loop runs over: there may be none. What follows does, too, if
+        such a pass may end the function.
         """
         was_chosen = frame.is_chosen
         is_result = self.is_result(statement.iter, frame)
@@ -248,7 +249,9 @@ class Follower:
         frame.is_chosen = was_chosen or is_result
         self.run(statement.body, frame)
         self.run(statement.orelse, frame)
-        frame.is_chosen = was_chosen
+        may_return = any(isinstance(node, ast.Return) for node in ast.walk(statement))
+        if not may_return:
+            frame.is_chosen = was_chosen
 
     def run_with(self, statement: ast.With, frame: Frame) -> None:
         """Follow what a statement enters, and then its body. What is done at its end is not looked at.
@@ -420,7 +423,10 @@ class Follower:
         path = path_of(call.func)
         root = root_of(path)
         named = {keyword.arg for keyword in call.keywords}
-        if not named.isdisjoint(CALLBACKS):
+        receiver = receiver_of(call)
+        # A method that the class has from another file may do anything.
+        is_own_method = receiver is not None and is_self(receiver)
+        if is_own_method or not named.isdisjoint(CALLBACKS):
             return False
         if isinstance(call.func, ast.Name):
             is_builtin = name in BUILTINS or name in ONLY_READ
