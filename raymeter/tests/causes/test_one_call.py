@@ -202,6 +202,7 @@ def test_the_price_names_what_a_method_changes(tmp_path):
     (finding,) = one_call.find(program, make_steps())
     assert "self.counts, self.total, self.seen:" in finding.price
     assert "of its caller" in finding.price
+    assert "while it waits" in finding.price
     (finding,) = one_call.find(make_actor(), make_steps())
     assert "with a lock" in finding.price
     assert "of its caller" not in finding.price

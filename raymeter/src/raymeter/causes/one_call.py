@@ -243,11 +243,14 @@ class ActorFinder:
         if names:
             shown = ", ".join(f"self.{name}" for name in names[:MAX_NAMES])
             texts.append(f"This one changes {shown}: guard that with a lock.")
+            texts.append("It saves nothing if that lock is held while it waits.")
         else:
             texts.append("Guard what they change in the actor with a lock.")
         if has_one_caller:
             texts.append("Leave it if a call needs what the last one of its caller did there.")
-        texts.append("It saves less if what they wait for serves one at a time.")
+        texts.append(
+            "It saves less if what they wait for serves one at a time, and nothing if a sleep stands for work."
+        )
         return " ".join(texts)
 
 

@@ -24,8 +24,8 @@ CHANGE = (
 )
 MASK = "mask"  # in the name of a field that says which numbers of others count: it may be all ones
 PRICE = (
-    "raymeter has looked at a sample of the numbers. Cutting and padding take time, and positions take space: neither "
-    "is in this number."
+    "raymeter has looked at a sample of the numbers in one message. Cutting and padding take time, and positions take "
+    "space: neither is in this number."
 )
 
 

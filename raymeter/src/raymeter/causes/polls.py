@@ -102,7 +102,7 @@ def make_finding(steps: Steps, line: str, sleep: Sleep, polls: list[Poll]) -> Fi
     return Finding(
         cause=CAUSE,
         title=f"{count} times per step, a loop sleeps for up to {format_milliseconds(slept)} before it asks which "
-        f"results are ready. They are there for {format_milliseconds(late)} per step before it asks",
+        f"results are ready. By then, they have been ready for {format_milliseconds(late)} per step",
         line=sleep.line,
         change=describe_change(sleep),
         seconds=late,
