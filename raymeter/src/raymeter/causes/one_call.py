@@ -248,9 +248,8 @@ class ActorFinder:
             texts.append("Guard what they change in the actor with a lock.")
         if has_one_caller:
             texts.append("Leave it if a call needs what the last one of its caller did there.")
-        texts.append(
-            "It saves less if what they wait for serves one at a time, and nothing if a sleep stands for work."
-        )
+        texts.append("It saves less if what they wait for serves one at a time.")
+        texts.append("A sleep that stands for work, or limits a rate, gets no shorter.")
         return " ".join(texts)
 
 

@@ -117,12 +117,16 @@ class Code:
         return found[0] if len(found) == 1 and is_plain(found[0]) else None
 
     def may_have(self, owner: str, function: Function) -> bool:
-        """Return whether an object with methods of a class may have a method: its own, or one of a subclass."""
+        """Return whether `self` in a method of a class may be an object with this function as a method.
+
+        That is a method of the class itself, or of a subclass: an object of that one runs its own method in place of
+        the one that it inherits.
+        """
         ancestors = [function.owner]
         for name in ancestors:  # grows
-            known = self.bases.get(name, set())
-            ancestors += known.difference(ancestors)
-        return bool(owner) and owner in ancestors
+            bases = self.bases.get(name, set())
+            ancestors += bases.difference(ancestors)
+        return owner != "" and owner in ancestors
 
     def find_callees(self, caller: Function) -> set[Function]:
         """Return the functions that another one calls by itself."""
@@ -169,10 +173,11 @@ def functions_of(tree: ast.Module) -> Iterator[Function]:
 
 def bases_of_classes(tree: ast.Module) -> dict[str, set[str]]:
     """Return the last names of the bases of each class of a module."""
-    bases = {}
+    bases: dict[str, set[str]] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            bases[node.name] = {last_name(base) for base in node.bases}
+            names = map(last_name, node.bases)
+            bases[node.name] = set(names)
     return bases
 
 
