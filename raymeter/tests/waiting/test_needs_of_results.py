@@ -36,6 +36,13 @@ def need_in(folder: Path, step: str, first: str = GET, later: str = LATER) -> Ne
     return need_of(folder, PHASES.format(first=first, later=later, step=lines))
 
 
+def make_folder(folder: Path) -> Path:
+    """Return a folder for another program, because each file is read only once."""
+    inner = folder / "other"
+    inner.mkdir()
+    return inner
+
+
 def need_of(folder: Path, text: str) -> Need:
     path = folder / "program.py"
     path.write_text(text)
@@ -120,7 +127,14 @@ def test_a_method_that_a_subclass_has_as_well_shows_nothing(tmp_path):
     text = PHASES.format(first=GET, later=LATER, step=step)
     assert need_of(tmp_path, text) == Need.NO
     text += "\nclass Other(PPO):\n    def keep(self, value):\n        self.critic.load(value)\n"
-    assert need_of(tmp_path, text) == Need.UNKNOWN
+    assert need_of(make_folder(tmp_path), text) == Need.UNKNOWN
+
+
+def test_a_function_of_a_module_is_no_method_of_the_same_name(tmp_path):
+    step = "a = self.log_probs(batch)\n        service.keep(a)\n        self.values(batch)"
+    text = PHASES.format(first=GET, later=LATER, step=step)
+    assert need_of(tmp_path, text) == Need.NO
+    assert need_of(make_folder(tmp_path), f"import service\n{text}") == Need.UNKNOWN
 
 
 def test_a_changed_file_and_lines_of_two_files_show_nothing(tmp_path):

@@ -120,10 +120,13 @@ def test_rounds_of_which_the_code_shows_nothing_have_an_upper_limit(tmp_path):
 
 
 def test_rounds_that_get_new_weights_may_need_the_last_one(tmp_path):
-    unclear = write_source(tmp_path, UNCLEAR)
-    assert not rounds.find(make_rounds(unclear, puts_weights=True), make_steps())
-    shown = write_source(tmp_path, CHUNKS)
-    assert rounds.find(make_rounds(shown, puts_weights=True), make_steps())
+    program = make_rounds(write_source(tmp_path, UNCLEAR), puts_weights=True)
+    assert not rounds.find(program, make_steps())
+
+
+def test_rounds_that_get_new_data_are_named_if_the_code_shows_no_need(tmp_path):
+    program = make_rounds(write_source(tmp_path, CHUNKS), puts_weights=True)
+    assert rounds.find(program, make_steps())
 
 
 def test_independent_steps_that_are_a_round_have_an_upper_limit(tmp_path):

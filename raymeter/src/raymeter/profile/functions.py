@@ -12,6 +12,8 @@ from raymeter.profile.expressions import (
     INNER_FUNCTIONS,
     is_submission,
     last_name,
+    path_of,
+    root_of,
     walk_outside,
 )
 
@@ -99,6 +101,7 @@ class Code:
             self.by_name[function.name].append(function)
         self.properties = {function.name for function in self.functions if function.is_property}
         self.bases = bases_of_classes(tree)
+        self.imported = imported_names(tree)
         self.callees = {function: self.find_callees(function) for function in self.functions}
 
     def called_by(self, call: ast.Call, caller: Function) -> Function | None:
@@ -112,8 +115,9 @@ class Code:
         elif isinstance(call.func, ast.Attribute) and is_self(call.func.value):
             found = [function for function in named if self.may_have(caller.owner, function)]
         else:
-            is_common = name in OF_CONTAINERS
-            found = [] if is_common else [function for function in named if function.owner]
+            path = path_of(call.func)
+            is_other = name in OF_CONTAINERS or root_of(path) in self.imported
+            found = [] if is_other else [function for function in named if function.owner]
         return found[0] if len(found) == 1 and is_plain(found[0]) else None
 
     def may_have(self, owner: str, function: Function) -> bool:
@@ -179,6 +183,17 @@ def bases_of_classes(tree: ast.Module) -> dict[str, set[str]]:
             names = map(last_name, node.bases)
             bases[node.name] = set(names)
     return bases
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """Return the names that a file imports. What they have is in other files, also if it is called as a method here."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for item in node.names:
+                name = item.asname or root_of(item.name)
+                names.add(name)
+    return names
 
 
 def is_self(node: ast.AST) -> bool:
