@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from raymeter.profile import results
 from raymeter.profile.results import Need, find_need
 
 PHASES = """
@@ -135,6 +136,12 @@ def test_a_function_of_a_module_is_no_method_of_the_same_name(tmp_path):
     text = PHASES.format(first=GET, later=LATER, step=step)
     assert need_of(tmp_path, text) == Need.NO
     assert need_of(make_folder(tmp_path), f"import service\n{text}") == Need.UNKNOWN
+
+
+def test_so_many_functions_are_followed_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "MAX_ENTERED", 1)
+    step = "return self.log_probs(batch), self.values(batch)"
+    assert need_in(tmp_path, step) == Need.UNKNOWN
 
 
 def test_a_changed_file_and_lines_of_two_files_show_nothing(tmp_path):
