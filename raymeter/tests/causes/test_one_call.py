@@ -8,7 +8,7 @@ import pytest
 from made_programs import Builder
 from raymeter.causes import one_call
 from raymeter.findings import Finding
-from raymeter.profile.events import Run
+from raymeter.profile.events import Run, Task
 from raymeter.profile.own_state import own_state
 from raymeter.profile.program import Program
 from raymeter.profile.starts import CREATION
@@ -21,6 +21,7 @@ STEPS = 4
 CALLS = 5  # per step
 SECONDS = 0.02  # of a call
 LINE = "/made/a.py:9"
+CREATED = "c" * 48  # the task that makes the actor
 SOURCE = """
 class Reward:
     def score(self, answer):
@@ -55,6 +56,8 @@ def make_actor(
     other_name: of every second call. is_apart: each call is submitted when the last one has ended. values: of the runs.
     """
     builder = Builder()
+    creation = Task(CREATED, "Reward.__init__", CREATION, actor="a")
+    builder.recording.tasks.append(creation)
     for step in range(STEPS):
         names = [f"{step:024x}{number:024x}" for number in range(CALLS)]
         for number, task in enumerate(names):
@@ -127,7 +130,7 @@ def test_other_actors_are_not_named(values):
 
 def test_an_actor_that_has_run_calls_at_the_same_time_is_not_named():
     program = make_actor()
-    first, second, *_ = program.tasks.values()
+    _, first, second, *_ = program.tasks.values()
     second.deserialise = first.deserialise
     assert not one_call.find(program, make_steps())
 
@@ -154,10 +157,14 @@ def test_a_call_stays_behind_one_that_computes():
 ])  # fmt: skip
 def test_actors_with_devices_are_not_named(resource, is_named):
     program = make_actor()
-    first, *_ = program.tasks.values()
-    creation = type(first)("c" * 48, "Reward.__init__", CREATION, actor="a", resources=[resource])
-    program.tasks[creation.task] = creation
+    program.tasks[CREATED].resources = [resource]
     assert bool(one_call.find(program, make_steps())) == is_named
+
+
+def test_an_actor_of_which_nothing_tells_its_devices_is_not_named():
+    program = make_actor()
+    del program.tasks[CREATED]
+    assert not one_call.find(program, make_steps())
 
 
 def test_an_actor_is_not_named_if_the_cores_have_no_time():
@@ -195,6 +202,7 @@ def test_the_price_names_what_a_method_changes(tmp_path):
     (finding,) = one_call.find(program, make_steps())
     assert "self.counts, self.total, self.seen:" in finding.price
     assert "of its caller" in finding.price
+    assert "while it waits" in finding.price
     (finding,) = one_call.find(make_actor(), make_steps())
     assert "with a lock" in finding.price
     assert "of its caller" not in finding.price

@@ -36,6 +36,7 @@ def test_a_batch_that_is_mostly_padding_would_be_sent_without_it():
     [tokens(0.4)],
     [tokens(1.0)],  # as in tests
     [tokens(0.9, dtype="uint8")],  # images with a background
+    [Field(path="batch.attention_mask", dtype="int64", bytes=MIB, one_value=0.9)],
     [tokens(0.9, size=MIB // 4), Field(path="logits", dtype="float32", bytes=MIB - MIB // 4)],
 ])  # fmt: skip
 def test_other_batches_are_not_named(fields):

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from raymeter.profile import results
 from raymeter.profile.results import Need, find_need
 
 PHASES = """
@@ -34,6 +35,13 @@ def need_in(folder: Path, step: str, first: str = GET, later: str = LATER) -> Ne
     """Return whether the line with "later" needs what the one with "first" gets."""
     lines = step.replace("\n", "\n        ")
     return need_of(folder, PHASES.format(first=first, later=later, step=lines))
+
+
+def make_folder(folder: Path) -> Path:
+    """Return a folder for another program, because each file is read only once."""
+    inner = folder / "other"
+    inner.mkdir()
+    return inner
 
 
 def need_of(folder: Path, text: str) -> Need:
@@ -74,6 +82,7 @@ def test_phases_that_get_no_result_of_each_other_need_none(step, tmp_path):
     "if self.log_probs(batch) > 1:\n    return\nself.values(batch)",
     "a = self.log_probs(batch)\nbatch = 1 if a else 2\nself.values(batch)",
     "for a in self.log_probs(batch):\n    self.values(1)",
+    "for a in self.log_probs(batch):\n    if a:\n        return\nself.values(1)",
     "self.model = self.log_probs(batch)\nself.values(self.model)",
     "a = self.log_probs(batch)\nb = tokenize(a)\nself.values(b)",
     "for _ in range(3):\n    b = self.values(batch)\n    batch = self.log_probs(batch)",
@@ -103,6 +112,7 @@ def test_a_result_reaches_a_phase_in_other_ways(first, step, later, tmp_path):
 @pytest.mark.parametrize("step", [
     "a = self.log_probs(batch)\npublish(a)\nself.values(batch)",
     "a = self.log_probs(batch)\nself.log(a)\nself.values(batch)",
+    "a = self.log_probs(batch)\nself.view(a)\nself.values(batch)",  # a method of a class in another file
     "a = self.log_probs(batch)\nbatch['b'] = 1\nself.values(batch)",
     "self.log_probs(batch)\nself.values(batch)",  # perhaps an order
     "a = self.log_probs(batch)\nother.load.remote(self.critic)\nself.values(batch)",
@@ -110,6 +120,27 @@ def test_a_result_reaches_a_phase_in_other_ways(first, step, later, tmp_path):
     "a = self.log_probs(batch)\ntry:\n    self.values(batch)\nexcept ValueError:\n    pass",
 ])  # fmt: skip
 def test_phases_with_unknown_code_between_them_may_need_each_other(step, tmp_path):
+    assert need_in(tmp_path, step) == Need.UNKNOWN
+
+
+def test_a_method_that_a_subclass_has_as_well_shows_nothing(tmp_path):
+    step = "self.keep(self.log_probs(batch))\n        self.values(batch)"
+    text = PHASES.format(first=GET, later=LATER, step=step)
+    assert need_of(tmp_path, text) == Need.NO
+    text += "\nclass Other(PPO):\n    def keep(self, value):\n        self.critic.load(value)\n"
+    assert need_of(make_folder(tmp_path), text) == Need.UNKNOWN
+
+
+def test_a_function_of_a_module_is_no_method_of_the_same_name(tmp_path):
+    step = "a = self.log_probs(batch)\n        service.keep(a)\n        self.values(batch)"
+    text = PHASES.format(first=GET, later=LATER, step=step)
+    assert need_of(tmp_path, text) == Need.NO
+    assert need_of(make_folder(tmp_path), f"import service\n{text}") == Need.UNKNOWN
+
+
+def test_so_many_functions_are_followed_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "MAX_ENTERED", 1)
+    step = "return self.log_probs(batch), self.values(batch)"
     assert need_in(tmp_path, step) == Need.UNKNOWN
 
 

@@ -27,6 +27,19 @@ while pending:
     train_a_little()
 """
 OF_UNKNOWN_LENGTH = POLLS.replace("0.1", "self.interval")
+LIMITED_RATE = """
+while pending:
+    time.sleep(0.1)
+    ready, pending = ray.wait(pending)
+"""
+AFTER_ERRORS = """
+while pending:
+    ready, pending = ray.wait(pending, timeout=0.1)
+    try:
+        send(ready)
+    except ConnectionError:
+        time.sleep(0.1)
+"""
 ASYNC = """
 async def collect(pending):
     while pending:
@@ -92,6 +105,12 @@ def test_a_loop_that_works_between_two_waits_is_not_named(tmp_path):
     assert not polls.find(program, make_steps(program))
 
 
+@pytest.mark.parametrize("text", [LIMITED_RATE, AFTER_ERRORS])
+def test_a_sleep_with_another_reason_is_not_named(tmp_path, text):
+    program = make_polls(write_source(tmp_path, text))
+    assert not polls.find(program, make_steps(program))
+
+
 def test_time_that_is_shorter_than_the_sleep_is_no_sleep(tmp_path):
     program = make_polls(write_source(tmp_path, POLLS.replace("0.1", "5.0")))
     assert not polls.find(program, make_steps(program))
@@ -102,4 +121,8 @@ def test_an_awaited_sleep_is_known_as_one(tmp_path):
     assert sleep is not None
     assert sleep.is_awaited
     assert sleep.seconds == SLEEP_SECONDS
-    assert "asyncio.wait" in polls.describe_change(sleep)
+    change = polls.describe_change(sleep)
+    assert "asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)" in change
+    assert (
+        "asyncio.ensure_future(ref)" in change
+    )  # asyncio.wait takes no references since Python 3.11

@@ -53,16 +53,27 @@ def make_rounds(
     seconds: tuple[float, ...] = SECONDS,
     kind: str = "NORMAL_TASK",
     computing: float = 0.0,
+    puts_weights: bool = False,
 ) -> Program:
-    """Return a driver with rounds of four tasks, which compute for a share of their time."""
+    """Return a driver with rounds of four tasks, which compute for a share of their time.
+
+    puts_weights: before each round, for its tasks.
+    """
     builder = Builder()
     for step in range(STEPS):
         for number in range(ROUNDS):
             begin = step * STEP_SECONDS + number * ROUND_SECONDS
+            weights = f"{'e' * 24}{step:016x}{number:016x}"
+            references = [weights] if puts_weights else []
+            if puts_weights:
+                builder.call("put", begin - 0.001, 0.0005, object=weights, line="/made/a.py:2")
             names = [f"{step:016x}{number:016x}{worker:016x}" for worker in range(len(seconds))]
             for worker, name in enumerate(names):
                 place = f"answer-{worker}"
-                builder.call("call", begin + worker / 10_000, 0.00005, task=name, line=line)
+                builder.call(
+                    "call", begin + worker / 10_000, 0.00005, task=name, line=line,
+                    references=references,
+                )  # fmt: skip
                 builder.task(name, place, begin + 0.001, seconds[worker])
                 run = Run(
                     builder.process_of(place),
@@ -86,6 +97,12 @@ def make_steps() -> Steps:
     return Steps("a pass", times, "node-1", 1, "/made/a.py:1")
 
 
+def make_steps_of_rounds(program: Program) -> Steps:
+    gets = [call for call in program.recording.calls if call.event == "get"]
+    times = [(call.start - 0.0015, call.end) for call in gets]
+    return Steps("a pass", times, "node-1", 1, "/made/a.py:1")
+
+
 def test_rounds_that_do_not_need_each_other_would_keep_all_workers_busy(tmp_path):
     program = make_rounds(write_source(tmp_path, CHUNKS))
     (finding,) = rounds.find(program, make_steps())
@@ -102,21 +119,52 @@ def test_rounds_of_which_the_code_shows_nothing_have_an_upper_limit(tmp_path):
     assert finding.price == waiting.MAY_NEED
 
 
+def test_rounds_that_get_new_weights_may_need_the_last_one(tmp_path):
+    program = make_rounds(write_source(tmp_path, UNCLEAR), puts_weights=True)
+    assert not rounds.find(program, make_steps())
+
+
+def test_rounds_that_get_new_data_are_named_if_the_code_shows_no_need(tmp_path):
+    program = make_rounds(write_source(tmp_path, CHUNKS), puts_weights=True)
+    assert rounds.find(program, make_steps())
+
+
+def test_independent_steps_that_are_a_round_have_an_upper_limit(tmp_path):
+    text = STEPS_OF_ROUNDS.replace("sampler.draw()", "prompt")
+    program = make_rounds(write_source(tmp_path, text))
+    (finding,) = rounds.find(program, make_steps_of_rounds(program))
+    assert finding.is_limit
+    assert finding.price == waiting.LIMIT
+
+
 def test_steps_that_are_a_round_are_not_named_if_they_may_need_the_last_one(tmp_path):
     program = make_rounds(write_source(tmp_path, STEPS_OF_ROUNDS))
-    gets = [call for call in program.recording.calls if call.event == "get"]
-    times = [(call.start - 0.0015, call.end) for call in gets]
-    steps = Steps("a pass", times, "node-1", 1, "/made/a.py:1")
-    assert not rounds.find(program, steps)
+    assert not rounds.find(program, make_steps_of_rounds(program))
 
 
 @pytest.mark.parametrize("values", [
     {"seconds": (0.2, 0.19, 0.18, 0.2)},
     {"kind": "ACTOR_TASK"},  # which have a state
     {"computing": 1.0},  # on one core
+    {"seconds": (0.0, 0.0)},  # Ray has told the times in milliseconds
 ])  # fmt: skip
 def test_other_rounds_are_not_named(values, tmp_path):
     program = make_rounds(write_source(tmp_path, CHUNKS), **values)
+    assert not rounds.find(program, make_steps())
+
+
+def test_rounds_of_more_tasks_than_have_cpus_are_not_named(tmp_path):
+    program = make_rounds(write_source(tmp_path, CHUNKS))
+    for task in program.tasks.values():
+        task.cpus = 4.0  # of the 8 of the cluster
+    assert not rounds.find(program, make_steps())
+
+
+def test_rounds_in_several_runs_of_a_function_are_not_named(tmp_path):
+    program = make_rounds(write_source(tmp_path, CHUNKS))
+    gets = [call for call in program.recording.calls if call.event == "get"]
+    for number, call in enumerate(gets):
+        call.frames = [number]
     assert not rounds.find(program, make_steps())
 
 

@@ -38,8 +38,8 @@ class Origin(Enum):
 
 CHANGES = {  # of a value that is sent on as a whole
     Origin.GOT: "If the value is only passed on there: do not call ray.get, and pass the reference.",
-    Origin.AWAITED: "If the value is only passed on there: do not await the reference, alone or with others in "
-    "asyncio.gather, and pass it.",
+    Origin.AWAITED: "If the value is only passed on there: do not await the reference (alone, or with others in "
+    "asyncio.gather), but pass it on.",
     Origin.ARGUMENT: f"{ARGUMENT} If the value is only passed on there: pass that reference.",
 }
 CHANGES_OF_PARTS = {

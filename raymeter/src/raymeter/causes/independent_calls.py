@@ -7,6 +7,7 @@ does not show that they reach nothing outside, or that none needs a result of an
 saving.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 
 from raymeter.causes.waiting import Batch, Finder, Wait, calls_of_steps
@@ -102,6 +103,7 @@ class RunFinder:
         self.program = program
         self.steps = steps
         self.callers = self.find_callers()
+        self.starts_by_actor = self.find_starts()
         tasks = program.tasks.values()
         self.with_resources = {task.actor for task in tasks if task.resources}
         self.with_resources.discard("")  # of tasks without an actor
@@ -138,6 +140,16 @@ class RunFinder:
                 place = task.actor or task.task
                 callers.add(place)
         return callers
+
+    def find_starts(self) -> dict[str, list[float]]:
+        """Return when each actor got its calls, in the order of time."""
+        starts: dict[str, list[float]] = defaultdict(list)
+        for call in self.program.recording.calls:
+            if call.actor:
+                starts[call.actor].append(call.start)
+        for of_actor in starts.values():
+            of_actor.sort()
+        return starts
 
     def acts_alone(self, task: Task) -> bool:
         """Return whether the code of a task shows that it reaches nothing outside; not of an actor with a GPU."""
@@ -212,9 +224,9 @@ class RunFinder:
             return False
         earlier = self.program.submissions[first.task.task]
         later = self.program.submissions[task.task]
-        calls = self.program.recording.calls
-        of_actor = [call for call in calls if call.actor == task.actor]
-        return any(earlier.start <= call.start < later.start for call in of_actor)
+        starts = self.starts_by_actor[task.actor]
+        position = bisect_left(starts, earlier.start)
+        return position < len(starts) and starts[position] < later.start
 
     def need_of(self, later_line: str, get_line: str) -> Need:
         """Return whether the code shows that a line which submits needs what another line has got."""

@@ -3,9 +3,11 @@
 
 Source: "Pattern: Using asyncio to run actor methods concurrently" and "Threaded actors" in Ray's documentation. What a
 method computes stays one after the other, because one thread at a time has Python's lock. Nothing is said of actors
-that have a GPU or another device, for which a method may wait, nor of methods whose child processes compute. Ray keeps
-the order of the calls of one caller. They stay one after the other if the code shows that a call needs the state that
-the last one left, or if they are calls of several methods.
+that have a GPU or another device, for which a method may wait, nor of those whose resources are not known, because
+another program has made them, or too many tasks ran. The same holds for methods whose child processes compute.
+
+Ray keeps the order of the calls of one caller. They stay one after the other if the code shows that a call needs the
+state that the last one left, or if they are calls of several methods.
 """
 
 from collections import defaultdict
@@ -148,20 +150,22 @@ class ActorFinder:
         return used / max(1e-9, cores * sum(lengths))
 
     def find_actors(self) -> list[ServedCalls]:
-        """Return the calls of each actor that is known to have served one call at a time."""
+        """Return the calls of each actor that is known to have no device, and to have served one call at a time."""
         by_actor: dict[str, list[Task]] = defaultdict(list)
-        excluded = set()
+        asynchronous = set()
+        without_device = set()
         for task in self.program.tasks.values():
             run = self.runs.get(task.task)
-            is_asynchronous = run is not None and run.has_event_loop
-            has_device = task.type == CREATION and has_devices(task)
-            if is_asynchronous or has_device:
-                excluded.add(task.actor)
+            if run is not None and run.has_event_loop:
+                asynchronous.add(task.actor)
+            if task.type == CREATION and not has_devices(task):
+                without_device.add(task.actor)
             if task.type == METHOD and begin_of(task):
                 by_actor[task.actor].append(task)
         found = []
         for actor, tasks in by_actor.items():
-            if actor not in excluded and not run_together(tasks):
+            is_candidate = actor in without_device and actor not in asynchronous
+            if is_candidate and not run_together(tasks):
                 found.append(self.serve(tasks))
         return found
 
@@ -239,11 +243,13 @@ class ActorFinder:
         if names:
             shown = ", ".join(f"self.{name}" for name in names[:MAX_NAMES])
             texts.append(f"This one changes {shown}: guard that with a lock.")
+            texts.append("It saves nothing if that lock is held while it waits.")
         else:
             texts.append("Guard what they change in the actor with a lock.")
         if has_one_caller:
             texts.append("Leave it if a call needs what the last one of its caller did there.")
         texts.append("It saves less if what they wait for serves one at a time.")
+        texts.append("A sleep that stands for work, or limits a rate, gets no shorter.")
         return " ".join(texts)
 
 

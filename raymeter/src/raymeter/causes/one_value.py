@@ -22,7 +22,11 @@ CHANGE = (
     "lengths, and let the reader pad. If most are zeros that mean something: send the positions and values of the "
     "others."
 )
-PRICE = "raymeter has looked at a sample of the numbers. Cutting and padding take time, which is not in this number."
+MASK = "mask"  # in the name of a field that says which numbers of others count: it may be all ones
+PRICE = (
+    "raymeter has looked at a sample of the numbers in one message. Cutting and padding take time, and positions take "
+    "space: neither is in this number."
+)
 
 
 def find(program: Program, steps: Steps) -> list[Finding]:
@@ -49,9 +53,10 @@ def padded_bytes(group: Group) -> float:
 
 
 def largest_padded(group: Group) -> Field | None:
-    """Return the largest field of a message that mostly consists of one value; None if there is none."""
+    """Return the largest field of a message that mostly consists of one value, and is no mask; None without one."""
     padded = [field for field in group.fields if is_padded(field)]
-    return max(padded, key=lambda field: field.bytes, default=None)
+    without_masks = [field for field in padded if MASK not in field.path.lower()]
+    return max(without_masks, key=lambda field: field.bytes, default=None)
 
 
 def make_finding(

@@ -102,7 +102,7 @@ def make_finding(steps: Steps, line: str, sleep: Sleep, polls: list[Poll]) -> Fi
     return Finding(
         cause=CAUSE,
         title=f"{count} times per step, a loop sleeps for up to {format_milliseconds(slept)} before it asks which "
-        f"results are ready. They are there for {format_milliseconds(late)} per step before it asks",
+        f"results are ready. By then, they have been ready for {format_milliseconds(late)} per step",
         line=sleep.line,
         change=describe_change(sleep),
         seconds=late,
@@ -114,9 +114,13 @@ def make_finding(steps: Steps, line: str, sleep: Sleep, polls: list[Poll]) -> Fi
 
 
 def describe_change(sleep: Sleep) -> str:
+    """Return what to do with a sleep, which may stand there for another reason, such as a limit of a service."""
     if sleep.is_awaited:
-        return "Await the references in place of asking for them: `await asyncio.wait(pending, timeout=...)`."
+        return (
+            "If the sleep only waits for results, await them: make `futures = [asyncio.ensure_future(ref) for ref in "
+            "refs]` once, and `await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)`."
+        )
     return (
-        "Leave out the sleep, and let ray.wait wait: `ray.wait(pending, timeout=...)` returns as soon as a result is "
-        "ready. Its timeout may be as long as the sleep, or longer."
+        "If the sleep only waits for results, leave it out, and let ray.wait wait: `ray.wait(pending, timeout=...)` "
+        "returns as soon as a result is ready. Its timeout may be as long as the sleep, or longer."
     )

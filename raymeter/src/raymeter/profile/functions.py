@@ -12,6 +12,8 @@ from raymeter.profile.expressions import (
     INNER_FUNCTIONS,
     is_submission,
     last_name,
+    path_of,
+    root_of,
     walk_outside,
 )
 
@@ -98,6 +100,8 @@ class Code:
         for function in self.functions:
             self.by_name[function.name].append(function)
         self.properties = {function.name for function in self.functions if function.is_property}
+        self.bases = bases_of_classes(tree)
+        self.imported = imported_names(tree)
         self.callees = {function: self.find_callees(function) for function in self.functions}
 
     def called_by(self, call: ast.Call, caller: Function) -> Function | None:
@@ -109,11 +113,24 @@ class Code:
         if isinstance(call.func, ast.Name):
             found = [function for function in named if not function.owner]
         elif isinstance(call.func, ast.Attribute) and is_self(call.func.value):
-            found = [function for function in named if function.owner == caller.owner]
+            found = [function for function in named if self.may_have(caller.owner, function)]
         else:
-            is_common = name in OF_CONTAINERS
-            found = [] if is_common else [function for function in named if function.owner]
+            path = path_of(call.func)
+            is_other = name in OF_CONTAINERS or root_of(path) in self.imported
+            found = [] if is_other else [function for function in named if function.owner]
         return found[0] if len(found) == 1 and is_plain(found[0]) else None
+
+    def may_have(self, owner: str, function: Function) -> bool:
+        """Return whether `self` in a method of a class may be an object with this function as a method.
+
+        That is a method of the class itself, or of a subclass: an object of that one runs its own method in place of
+        the one that it inherits.
+        """
+        ancestors = [function.owner]
+        for name in ancestors:  # grows
+            bases = self.bases.get(name, set())
+            ancestors += bases.difference(ancestors)
+        return owner != "" and owner in ancestors
 
     def find_callees(self, caller: Function) -> set[Function]:
         """Return the functions that another one calls by itself."""
@@ -156,6 +173,27 @@ def functions_of(tree: ast.Module) -> Iterator[Function]:
             for inner in node.body:
                 if isinstance(inner, FUNCTIONS):
                     yield Function(inner, node.name)
+
+
+def bases_of_classes(tree: ast.Module) -> dict[str, set[str]]:
+    """Return the last names of the bases of each class of a module."""
+    bases: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            names = map(last_name, node.bases)
+            bases[node.name] = set(names)
+    return bases
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """Return the names that a file imports. What they have is in other files, also if it is called as a method here."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for item in node.names:
+                name = item.asname or root_of(item.name)
+                names.add(name)
+    return names
 
 
 def is_self(node: ast.AST) -> bool:

@@ -33,6 +33,9 @@ from raymeter.profile.independence import know_each_other
 from raymeter.profile.source_code import read_tree, split_line
 
 MAX_CALLS = 5  # of functions inside of each other that are followed
+MAX_ENTERED = (
+    1_000  # functions that are followed in all: ten calls in each of five levels are 100,000
+)
 OF_RAY = ("put", *GETTERS)
 OPTIONS = "options"  # of a task or a method
 CALLBACKS = ("key", "out")  # arguments: a function to call, or an object to change
@@ -117,6 +120,7 @@ class Follower:
         self.last = last
         self.attributes: Names = set()  # that hold a result, of any object
         self.of_module: Names = set()  # names of the module that hold a result
+        self.entered = 0  # functions
         self.has_result = False
         self.is_unclear = False
         self.needs: set[Need] = set()  # of each submission in the last line
@@ -240,7 +244,8 @@ class Follower:
     def run_loop(self, statement: ast.For, frame: Frame) -> None:
         """Follow one pass of a loop.
 
-        It runs because of a result if that is what the loop runs over: there may be none.
+        It runs because of a result if that is what the loop runs over: there may be none. What follows does, too, if
+        such a pass may end the function.
         """
         was_chosen = frame.is_chosen
         is_result = self.is_result(statement.iter, frame)
@@ -248,7 +253,9 @@ class Follower:
         frame.is_chosen = was_chosen or is_result
         self.run(statement.body, frame)
         self.run(statement.orelse, frame)
-        frame.is_chosen = was_chosen
+        may_return = any(isinstance(node, ast.Return) for node in ast.walk(statement))
+        if not may_return:
+            frame.is_chosen = was_chosen
 
     def run_with(self, statement: ast.With, frame: Frame) -> None:
         """Follow what a statement enters, and then its body. What is done at its end is not looked at.
@@ -345,7 +352,8 @@ class Follower:
             self.has_result = True
             return True
         callee = self.code.called_by(call, frame.function)
-        if callee is not None and frame.depth < MAX_CALLS:
+        may_enter = frame.depth < MAX_CALLS and self.entered < MAX_ENTERED
+        if callee is not None and may_enter:
             return self.enter(call, callee, of_values, frame)
         if not self.only_computes(call, frame):
             self.mark_unclear()
@@ -395,6 +403,7 @@ class Follower:
 
     def enter(self, call: ast.Call, callee: Function, of_values: list[bool], frame: Frame) -> bool:
         """Follow a function of the file. What it does to its arguments counts for the one who calls it."""
+        self.entered += 1
         depth = frame.depth + 1
         inner = Frame(callee, is_chosen=frame.is_chosen, depth=depth)
         values = arguments_of(call)
@@ -420,7 +429,10 @@ class Follower:
         path = path_of(call.func)
         root = root_of(path)
         named = {keyword.arg for keyword in call.keywords}
-        if not named.isdisjoint(CALLBACKS):
+        receiver = receiver_of(call)
+        # A method that the class has from another file may do anything.
+        is_own_method = receiver is not None and is_self(receiver)
+        if is_own_method or not named.isdisjoint(CALLBACKS):
             return False
         if isinstance(call.func, ast.Name):
             is_builtin = name in BUILTINS or name in ONLY_READ
