@@ -215,9 +215,20 @@ def say_notes(
 ) -> list[str]:
     """Return what the columns mean, how far the simulation was checked, and what is assumed."""
     lines = [
-        f"full: in use for at least {FULL * 100:.0f} % of an iteration, from so many rollouts on. Trainers and nodes "
-        "have the same relation to them as asked for."
+        say_full(forecasts[0].asked.case),
+        "An iteration only moves data. Generation, training and the calls of Ray take time that is not in it.",
     ]
     if preset:
         lines.append(say_assumptions(preset))
     return [*lines, say_checks(stored.checks)]
+
+
+def say_full(case: Case) -> str:
+    """Return what the last column of the table means."""
+    used = f"the resource is in use for at least {FULL * 100:.0f} % of an iteration"
+    if case.rollouts is None:
+        return f"full from rollouts: yes if {used}. The flow has no actor named {ROLLOUT}, so no size is compared."
+    return (
+        f"full from rollouts: with this many rollouts or more, {used}, if there are as many trainers and nodes per "
+        "rollout as here."
+    )

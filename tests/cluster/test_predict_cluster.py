@@ -23,6 +23,7 @@ def test_a_preset_shows_all_ways_and_says_that_nothing_was_measured(capsys):
         "400 Gbit/s",
         "the driver's core",
         "Not measured: a simulation",
+        "An iteration only moves data.",
         "NeMo-RL#2414",
     ):
         assert words in text
@@ -50,12 +51,25 @@ def test_a_described_machine_is_used(capsys):
     assert "16 cores" in fast
 
 
+def test_a_resource_that_one_rollout_fills_is_full_with_any_number(capsys):
+    text = run(capsys, "--flow", TEXT, "--nodes", "2")
+    [direct] = [line for line in text.splitlines() if line.startswith("collectives")]
+    assert direct.split("  ")[-1].strip() == "any number"
+    assert "with this many rollouts or more" in text
+
+
+def test_a_flow_without_rollouts_has_no_size_from_which_on_a_resource_is_full(capsys):
+    text = run(capsys, "--nodes", "2")
+    assert "no actor named rollout" in text
+    assert "with this many rollouts" not in text
+
+
 def test_placement_changes_which_messages_cross(capsys):
     words = ("--flow", TEXT, "--nodes", "2", "--link", "1gbit", "--placement")
     apart = run(capsys, *words, "spread")
     together = run(capsys, *words, "pack")
     assert "link" in apart
-    assert "link" not in together.partition("longest in use")[2].partition("full:")[0]
+    assert "link" not in together.partition("longest in use")[2].partition("full from rollouts:")[0]
 
 
 @pytest.mark.parametrize(
