@@ -44,7 +44,9 @@ class Case:
             return self
         share = rollouts / self.rollouts
         nodes = max(1, ceil(self.cluster.nodes * share))
-        trainers = self.trainers and max(1, round(self.trainers * share))
+        trainers = self.trainers
+        if trainers and trainers > 1:
+            trainers = max(1, round(trainers * share))
         cluster = replace(self.cluster, nodes=nodes)
         return replace(self, cluster=cluster, rollouts=rollouts, trainers=trainers)
 

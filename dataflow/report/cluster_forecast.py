@@ -53,7 +53,10 @@ def format_full(item: Forecast) -> str:
         return "any number"
     nodes = point.case.cluster.nodes
     noun = "node" if nodes == 1 else "nodes"
-    return f"{point.case.rollouts} on {nodes} {noun}"
+    size = f"{point.case.rollouts} on {nodes} {noun}"
+    if point.limit != item.asked.limit:
+        return f"{size}: {point.limit}"
+    return size
 
 
 def format_time(item: Forecast) -> str:
