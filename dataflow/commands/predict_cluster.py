@@ -173,10 +173,10 @@ def make_cluster(arguments: argparse.Namespace, machine: NodeMachine, nodes: int
 def case_of_preset(
     preset: ClusterPreset, arguments: argparse.Namespace, machine: NodeMachine
 ) -> Case:
-    """Return the case of a preset. Flags override its numbers."""
-    cluster = make_cluster(arguments, machine, preset.nodes)
+    """Return the case of a preset. Flags override its numbers; nodes follow from the GPUs, without --nodes."""
     rollouts = arguments.rollouts or preset.rollouts
     trainers = arguments.trainers or preset.trainers
+    cluster = make_cluster(arguments, machine, preset.count_nodes(rollouts, trainers))
     return Case(preset.make_flow(), cluster, arguments.placement, rollouts, trainers)
 
 

@@ -34,6 +34,13 @@ def test_a_preset_shows_all_ways_and_says_that_nothing_was_measured(capsys):
     assert "Ray Direct Transport (gloo)" in ways
 
 
+@pytest.mark.parametrize(("words", "nodes"), [((), 3), (("--nodes", "5"), 5)])
+def test_a_preset_with_fewer_rollouts_has_nodes_for_their_gpus(capsys, words, nodes):
+    sizes = ("--rollouts", "16", "--trainers", "8")
+    text = run(capsys, "--preset", "router-replay", *sizes, *words)
+    assert f"24 actors on {nodes} nodes" in text
+
+
 def test_a_flow_of_ones_own_gets_copies_nodes_and_a_link(capsys):
     words = ("--rollouts", "8", "--trainers", "2", "--nodes", "3", "--link", "25Gbit")
     text = run(capsys, "--flow", TEXT, *words)
