@@ -70,8 +70,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--nodes",
         type=partial(parse_value, int, Meta(ge=1, le=MAX_NODES)),
         metavar="N",
-        help="simulate the flow on so many nodes, on which --placement puts the actors (default: blocks, "
-        "as many neighbours on each)",
+        help="simulate the flow on a cluster of N nodes. --placement says which actors share a node (default: "
+        "blocks, neighbours in the flow)",
     )
     add(
         "--link",
@@ -86,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rollouts",
         type=COPIES,
         metavar="N",
-        help="copies of the flow's actor rollout; --trainers N: those of its actor trainer",
+        help="with --nodes or --preset: number of copies of the flow's actor rollout. --trainers N: of its trainer",
     )
 
 

@@ -159,8 +159,8 @@ def describe_other_messages(volume: FlowVolume) -> str:
     """Return how far messages can be trusted that no campaign has measured."""
     if volume.is_large:
         return (
-            "Other messages are predicted by their bytes: the intervals are wider by a factor of "
-            f"{OTHER_MESSAGES:g} for that."
+            "These messages are not those of the campaigns, and are predicted by their bytes: each interval goes at "
+            f"least from the predicted time divided by {OTHER_MESSAGES:g} to {OTHER_MESSAGES:g} times it."
         )
     return (
         f"These messages have {volume.tensors:,} tensors of {format_bytes(volume.tensor_bytes)} on average. Calls and "
