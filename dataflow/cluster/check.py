@@ -15,7 +15,7 @@ from statistics import fmean, median
 import msgspec
 
 from common.record import replace
-from dataflow.analysis.campaigns import boot_of, load_campaigns
+from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.machine_costs import Rates, rates_of
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.stored_costs import StoredCost, load_costs, shorten
@@ -184,15 +184,11 @@ def name_layout(nodes: int, link: str, flow: Flow) -> str:
 
 
 def typical_rates() -> Rates:
-    """Return the median of the machines of the campaigns; a machine is a boot."""
-    by_boot: dict[str, Rates] = {}
-    for results in load_campaigns(CAMPAIGNS).values():
-        rates = rates_of(results)
-        if rates:
-            by_boot[boot_of(results[0])] = rates
+    """Return the median of the machines to which the costs were fitted."""
+    machines = load_costs().machines
     return Rates(
-        median(rates.byte_seconds for rates in by_boot.values()),
-        median(rates.fault_seconds for rates in by_boot.values()),
+        median(machine.byte_seconds for machine in machines),
+        median(machine.fault_seconds for machine in machines),
     )
 
 

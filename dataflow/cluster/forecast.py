@@ -16,6 +16,7 @@ from dataflow.flows.flow import DRIVER, Flow
 FULL = 0.9  # of the time of an iteration, from which on a resource that is in use is called full
 LARGER = 2  # times as many rollouts as asked for: the largest cluster that is simulated
 MAX_ROLLOUTS = 256  # of a larger one
+DRIVERS_CORE = "the driver's core"
 NAMES = {
     Kind.CORES: "cores",
     Kind.MEMORY: "memory bandwidth",
@@ -43,7 +44,9 @@ class Case:
             return self
         share = rollouts / self.rollouts
         nodes = max(1, ceil(self.cluster.nodes * share))
-        trainers = self.trainers and max(1, round(self.trainers * share))
+        trainers = self.trainers
+        if trainers and trainers > 1:
+            trainers = max(1, round(trainers * share))
         cluster = replace(self.cluster, nodes=nodes)
         return replace(self, cluster=cluster, rollouts=rollouts, trainers=trainers)
 
@@ -154,7 +157,7 @@ def name_resource(resource: Resource | None) -> str:
     if resource.kind == Kind.CORE:
         owner = str(resource.owner)
         if owner == DRIVER:
-            return "the driver's core"
+            return DRIVERS_CORE
         role = owner.rstrip("0123456789").rstrip("-")
         return f"the core of a {role or owner}"
     # The driver is on node 0.

@@ -4,7 +4,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from dataflow.cluster.simulation import Kind, Resource
 from dataflow.errors import UsageError
@@ -79,9 +78,9 @@ def format_rate(rate: float) -> str:
 def place(flow: Flow, nodes: int, placement: str) -> dict[str, int]:
     """Return the node of each process of a flow. The driver is on node 0.
 
-    blocks: neighbours in the flow's order share a node, equally many on each. pack: all are on the driver's node.
-    spread: one per node in turn. Otherwise, ACTOR=NODE,...; the other actors are on the driver's node. Raise UsageError
-    for an unknown actor, or a node that is not there.
+    blocks: neighbours in the flow's order share a node, and each node has as many actors, or one more. pack: all are on
+    the driver's node. spread: one per node in turn. Otherwise, ACTOR=NODE,...; the other actors are on the driver's
+    node. Raise UsageError for an unknown actor, or a node that is not there.
     """
     actors = flow.actors
     if placement == "pack":
@@ -89,8 +88,9 @@ def place(flow: Flow, nodes: int, placement: str) -> dict[str, int]:
     elif placement == "spread":
         numbers = {actor: position % nodes for position, actor in enumerate(actors)}
     elif placement == "blocks":
-        per_node = ceil(len(actors) / nodes)
-        numbers = {actor: position // per_node for position, actor in enumerate(actors)}
+        # Not ceil(actors / nodes) on each: 9 actors would leave 3 of 8 nodes empty.
+        count = max(nodes, len(actors))
+        numbers = {actor: position * nodes // count for position, actor in enumerate(actors)}
     else:
         numbers = dict.fromkeys(actors, 0) | parse_places(placement, actors, nodes)
     return {DRIVER: 0, **numbers}

@@ -32,7 +32,11 @@ class ClusterPreset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def nodes(self) -> int:
-        return ceil(self.count_gpus(self.rollouts, self.trainers) / GPUS_PER_NODE)
+        return self.count_nodes(self.rollouts, self.trainers)
+
+    def count_nodes(self, rollouts: int, trainers: int) -> int:
+        """Return how many nodes have the GPUs of so many rollouts and trainers."""
+        return ceil(self.count_gpus(rollouts, trainers) / GPUS_PER_NODE)
 
     def count_gpus(self, rollouts: int, trainers: int) -> int:
         return rollouts * self.gpus[ROLLOUT] + trainers * self.gpus[TRAINER]

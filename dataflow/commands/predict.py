@@ -102,7 +102,8 @@ def add_machine(parser: VerbParser) -> None:
         "--cores",
         type=parse_count,
         metavar="N",
-        help=f"cores of the machine of --copy-gbps and --fault-us (default: {FITTED_CORES}, as in the campaigns)",
+        help=f"cores of the machine of --copy-gbps and --fault-us (default: {FITTED_CORES}, as in the campaigns; with "
+        "--nodes or --preset: one per process)",
     )
 
 

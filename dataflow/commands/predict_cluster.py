@@ -70,8 +70,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--nodes",
         type=partial(parse_value, int, Meta(ge=1, le=MAX_NODES)),
         metavar="N",
-        help="simulate the flow on so many nodes, on which --placement puts the actors (default: blocks, "
-        "as many neighbours on each)",
+        help="simulate the flow on a cluster of N nodes. --placement says which actors share a node (default: "
+        "blocks, neighbours in the flow)",
     )
     add(
         "--link",
@@ -86,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rollouts",
         type=COPIES,
         metavar="N",
-        help="copies of the flow's actor rollout; --trainers N: those of its actor trainer",
+        help="with --nodes or --preset: number of copies of the flow's actor rollout. --trainers N: of its trainer",
     )
 
 
@@ -173,10 +173,10 @@ def make_cluster(arguments: argparse.Namespace, machine: NodeMachine, nodes: int
 def case_of_preset(
     preset: ClusterPreset, arguments: argparse.Namespace, machine: NodeMachine
 ) -> Case:
-    """Return the case of a preset. Flags override its numbers."""
-    cluster = make_cluster(arguments, machine, preset.nodes)
+    """Return the case of a preset. Flags override its numbers; nodes follow from the GPUs, without --nodes."""
     rollouts = arguments.rollouts or preset.rollouts
     trainers = arguments.trainers or preset.trainers
+    cluster = make_cluster(arguments, machine, preset.count_nodes(rollouts, trainers))
     return Case(preset.make_flow(), cluster, arguments.placement, rollouts, trainers)
 
 
@@ -215,9 +215,20 @@ def say_notes(
 ) -> list[str]:
     """Return what the columns mean, how far the simulation was checked, and what is assumed."""
     lines = [
-        f"full: in use for at least {FULL * 100:.0f} % of an iteration, from so many rollouts on. Trainers and nodes "
-        "have the same relation to them as asked for."
+        say_full(forecasts[0].asked.case),
+        "An iteration only moves data. Generation, training and the calls of Ray take time that is not in it.",
     ]
     if preset:
         lines.append(say_assumptions(preset))
     return [*lines, say_checks(stored.checks)]
+
+
+def say_full(case: Case) -> str:
+    """Return what the last column of the table means."""
+    used = f"the resource is in use for at least {FULL * 100:.0f} % of an iteration"
+    if case.rollouts is None:
+        return f"full from rollouts: yes if {used}. The flow has no actor named {ROLLOUT}, so no size is compared."
+    return (
+        f"full from rollouts: with this many rollouts or more, {used}, if there are as many trainers and nodes per "
+        "rollout as here."
+    )

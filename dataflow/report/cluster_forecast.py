@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from dataflow.cluster.costs import ForecastFile, LayoutCheck, load_forecast, typical_machine
-from dataflow.cluster.forecast import Case, Forecast, Point, forecast
+from dataflow.cluster.forecast import DRIVERS_CORE, Case, Forecast, Point, forecast
 from dataflow.cluster.hardware import Cluster, parse_rate
 from dataflow.cluster.presets import LINK, ClusterPreset, load_presets
 from dataflow.cluster.ways import Path
@@ -43,15 +43,20 @@ def say_assumptions(preset: ClusterPreset) -> str:
 
 
 def format_full(item: Forecast) -> str:
-    """Return from how many rollouts on a resource is full."""
+    """Return from how many rollouts on a resource is full; "any number" if one rollout is enough."""
     point = item.full_from
     if point is None:
         return "-"
     if point.case.rollouts is None:
         return "yes"
+    if point.case.rollouts == 1:
+        return "any number"
     nodes = point.case.cluster.nodes
     noun = "node" if nodes == 1 else "nodes"
-    return f"{point.case.rollouts} on {nodes} {noun}"
+    size = f"{point.case.rollouts} on {nodes} {noun}"
+    if point.limit != item.asked.limit:
+        return f"{size}: {point.limit}"
+    return size
 
 
 def format_time(item: Forecast) -> str:
@@ -79,7 +84,7 @@ def format_difference(check: LayoutCheck) -> str:
 
 
 COLUMNS = (
-    Column("way", lambda item: item.way.label),
+    Column("data path", lambda item: item.way.label),
     Column("memory kept", format_kept, is_text=True),
     Column("ms per iteration", format_time),
     Column("longest in use", lambda item: item.asked.limit, is_text=True),
@@ -124,8 +129,8 @@ def say_limit(name: str, preset: ClusterPreset, forecasts: Sequence[Forecast]) -
         by_way[key] = item
     driver = by_way[Path.DRIVER, False]
     full = driver.full_from
-    limit = "on no size"
-    if full:
+    limit = "at no size that was simulated"
+    if full and full.limit == DRIVERS_CORE:
         limit = f"from {count_gpus(preset, full)} GPUs on"
     gpus = count_gpus(preset, driver.asked)
     times = []
@@ -135,9 +140,9 @@ def say_limit(name: str, preset: ClusterPreset, forecasts: Sequence[Forecast]) -
             times.append(format_significant(seconds))
     driver_seconds, kept_driver, references, kept_references = times
     return (
-        f"* **`{name}`: {limit}.** On {gpus} GPUs ({preset.title}; rollouts: {preset.rollouts}), an iteration takes "
+        f"* **`{name}`: {limit}.** On {gpus} GPUs ({preset.title}; {preset.rollouts} rollouts), moving the data takes "
         f"{driver_seconds} s through the driver ({kept_driver} s if memory is kept), and {references} s as references "
-        f"({kept_references} s)."
+        f"({kept_references} s if it is kept)."
     )
 
 

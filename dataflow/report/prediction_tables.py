@@ -146,21 +146,31 @@ def describe_limits(
             f"Nothing was fitted on {name_count(speed.cores, 'core')}: the intervals go from copies by all cores to "
             "copies by one."
         )
-    if distance_from_fit(1 / speed.rate(volume.threads(speed.cores)), stored.machines) != 1:
+    if is_unlike(speed, stored, volume):
         lines.append(
-            "Copies are faster or slower here than on all of those machines: nothing has checked such a prediction."
+            "Copies or page faults are faster or slower here than on all of those machines. No measurement has checked "
+            "that, so a prediction can miss by more than its interval says."
         )
     if not volume.is_that_of(predictions[0].cost):
         lines.append(describe_other_messages(volume))
     return lines
 
 
+def is_unlike(speed: MachineSpeed, stored: CostFile, volume: FlowVolume) -> bool:
+    """Return whether copies or page faults take a time here that lies outside of those of the campaigns' machines."""
+    copying = 1 / speed.rate(volume.threads(speed.cores))
+    if distance_from_fit(copying, stored.machines) != 1:
+        return True
+    prices = [machine.fault_seconds for machine in stored.machines]
+    return not min(prices) <= speed.fault_seconds <= max(prices)
+
+
 def describe_other_messages(volume: FlowVolume) -> str:
     """Return how far messages can be trusted that no campaign has measured."""
     if volume.is_large:
         return (
-            "Other messages are predicted by their bytes: the intervals are wider by a factor of "
-            f"{OTHER_MESSAGES:g} for that."
+            "These messages are not those of the campaigns, and are predicted by their bytes: each interval goes at "
+            f"least from the predicted time divided by {OTHER_MESSAGES:g} to {OTHER_MESSAGES:g} times it."
         )
     return (
         f"These messages have {volume.tensors:,} tensors of {format_bytes(volume.tensor_bytes)} on average. Calls and "

@@ -191,6 +191,8 @@ def test_the_text_says_what_nothing_was_fitted_on():
     assert "3 machines with 2 cores" in limits(TWO_CORES) and "Nothing" not in limits(TWO_CORES)
     assert "Nothing was fitted on 16 cores" in limits(many)
     assert "faster or slower here than on all" in limits(fast)
+    assert "faster or slower here than on all" in limits(replace(TWO_CORES, fault_seconds=0.02))
+    assert "faster or slower" not in limits(TWO_CORES)
     assert "predicted by their bytes" in limits(TWO_CORES, COST)
     assert "predicted by their bytes" not in limits(TWO_CORES)
     assert "1,000 tensors of 7.813 KiB on average" in limits(TWO_CORES, volume=few)

@@ -7,12 +7,13 @@ import pytest
 
 from dataflow.cluster.check import OF_CAMPAIGNS, OF_TABLES, make_forecast
 from dataflow.cluster.costs import FORECAST, WayCost, load_forecast, typical_machine
-from dataflow.cluster.forecast import Case, forecast
+from dataflow.cluster.forecast import Case, Forecast, Point, forecast
 from dataflow.cluster.hardware import Cluster, NodeMachine
 from dataflow.cluster.presets import load_presets
 from dataflow.cluster.ways import Path
 from dataflow.errors import RecordError
 from dataflow.flows.parser import parse_flow
+from dataflow.report.cluster_forecast import format_full
 
 MB = 10**6
 MACHINE = NodeMachine(pair_rate=100 * MB, memory_rate=inf, fault_seconds=1e-6, cores=inf)
@@ -85,6 +86,22 @@ def test_a_larger_cluster_is_tried_if_nothing_is_full():
     assert found.asked.share < 0.9
     assert found.full_from is not None
     assert found.full_from.case.rollouts == 9
+
+
+def test_one_trainer_stays_one_on_larger_clusters():
+    found = forecast_of(Path.REFERENCES, 8, 1)
+    assert found.asked.share < 0.9
+    assert found.full_from is not None
+    assert found.full_from.case.rollouts == 9
+    assert found.full_from.case.trainers == 1
+
+
+def test_the_resource_is_named_that_is_full_on_larger_clusters_only():
+    case = Case(FLOW, Cluster(MACHINE, 1, inf), "blocks", rollouts=8, trainers=1)
+    asked = Point(case, seconds=1.0, limit="the core of a rollout", share=0.5)
+    larger = Point(case.resize(9), seconds=1.0, limit="the core of a trainer", share=0.9)
+    item = Forecast(way_cost(Path.REFERENCES), asked, larger)
+    assert format_full(item) == "9 on 2 nodes: the core of a trainer"
 
 
 def test_a_flow_without_rollouts_has_one_size():

@@ -54,6 +54,14 @@ def test_actors_are_placed(placement, numbers):
 
 
 @pytest.mark.parametrize(
+    ("nodes", "numbers"), [(3, [0, 0, 1, 2]), (4, [0, 1, 2, 3]), (8, [0, 1, 2, 3])]
+)
+def test_blocks_use_all_nodes_if_there_are_enough_actors(nodes, numbers):
+    places = place(FLOW, nodes, "blocks")
+    assert [places[actor] for actor in "abcd"] == numbers
+
+
+@pytest.mark.parametrize(
     ("placement", "words"),
     [
         ("tight", "give blocks, pack, spread or ACTOR=NODE"),

@@ -23,6 +23,7 @@ def test_a_preset_shows_all_ways_and_says_that_nothing_was_measured(capsys):
         "400 Gbit/s",
         "the driver's core",
         "Not measured: a simulation",
+        "An iteration only moves data.",
         "NeMo-RL#2414",
     ):
         assert words in text
@@ -31,6 +32,13 @@ def test_a_preset_shows_all_ways_and_says_that_nothing_was_measured(capsys):
     assert ways.count("references") == 2
     assert "collectives (gloo)" in ways
     assert "Ray Direct Transport (gloo)" in ways
+
+
+@pytest.mark.parametrize(("words", "nodes"), [((), 3), (("--nodes", "5"), 5)])
+def test_a_preset_with_fewer_rollouts_has_nodes_for_their_gpus(capsys, words, nodes):
+    sizes = ("--rollouts", "16", "--trainers", "8")
+    text = run(capsys, "--preset", "router-replay", *sizes, *words)
+    assert f"24 actors on {nodes} nodes" in text
 
 
 def test_a_flow_of_ones_own_gets_copies_nodes_and_a_link(capsys):
@@ -50,12 +58,25 @@ def test_a_described_machine_is_used(capsys):
     assert "16 cores" in fast
 
 
+def test_a_resource_that_one_rollout_fills_is_full_with_any_number(capsys):
+    text = run(capsys, "--flow", TEXT, "--nodes", "2")
+    [direct] = [line for line in text.splitlines() if line.startswith("collectives")]
+    assert direct.split("  ")[-1].strip() == "any number"
+    assert "with this many rollouts or more" in text
+
+
+def test_a_flow_without_rollouts_has_no_size_from_which_on_a_resource_is_full(capsys):
+    text = run(capsys, "--nodes", "2")
+    assert "no actor named rollout" in text
+    assert "with this many rollouts" not in text
+
+
 def test_placement_changes_which_messages_cross(capsys):
     words = ("--flow", TEXT, "--nodes", "2", "--link", "1gbit", "--placement")
     apart = run(capsys, *words, "spread")
     together = run(capsys, *words, "pack")
     assert "link" in apart
-    assert "link" not in together.partition("longest in use")[2].partition("full:")[0]
+    assert "link" not in together.partition("longest in use")[2].partition("full from rollouts:")[0]
 
 
 @pytest.mark.parametrize(
