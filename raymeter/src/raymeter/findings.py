@@ -20,7 +20,8 @@ class Saving:
     a call of Ray), "execute" (inside of the user's function), "restore" (of an argument from disk), "dispatch" (of a
     task that was waiting for its worker), "start" (of a worker or an actor for a task), or "wait": then the wait ends
     at once, because the value is not needed there any more. "work" is all that the thread does from this time on, for
-    calls of which only some were recorded, and "send" is the same without reading, for messages that were put.
+    calls of which only some were recorded, "answer" is the same for waiting for their results, and "send" is "work"
+    without reading, for messages that were put.
     """
 
     process: str

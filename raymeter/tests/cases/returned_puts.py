@@ -2,6 +2,7 @@
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/return-ray-put.html
 Cause: a task returns a reference of what it has put
+Or: many small calls
 """
 
 import ray
@@ -24,7 +25,7 @@ def main():
         refs = []
         for index in range(100):
             environment = environments[index % 4]
-            refs.append(environment.rollout.remote(step))
+            refs.append(environment.rollout.remote(step))  # CAUSE
         results = ray.get(refs)
         if not FIXED:
             results = [ray.get(ref) for ref in results]

@@ -4,7 +4,9 @@
 import pytest
 from made_programs import Builder
 from raymeter.causes import calls
+from raymeter.profile.events import Call
 from raymeter.profile.steps import Steps
+from raymeter.simulate.predict import SPREAD
 
 STEPS = 4
 CALLS = 200  # per step
@@ -40,17 +42,27 @@ def find_saving(**values) -> float:
     program = make_program(**values)
     times = [(float(step), step + 0.6) for step in range(STEPS)]
     (finding,) = calls.find(program, Steps("a pass", times, "node-1", 1, ""))
-    work = [saving.seconds for saving in finding.savings if saving.part == "work"]
+    work = [saving.seconds for saving in finding.savings if saving.part in SPREAD]
     return sum(work) / STEPS
 
 
 def test_a_call_that_stands_for_others_saves_its_whole_answer_without_the_function():
-    share = 1 - 1 / 25
+    share = 1 - 1 / calls.BATCH
     each = CALL_SECONDS + GET_SECONDS - RUNNING_SECONDS
     assert find_saving() == pytest.approx(share * CALLS * each, rel=0.02)
 
 
-@pytest.mark.parametrize("values", [{"between": 0.01}, {"weight": 1.0}])
-def test_a_later_get_and_calls_that_were_all_written_save_what_comes_after_the_result(values, monkeypatch):
+def test_calls_that_were_all_written_save_only_what_comes_after_the_result(monkeypatch):
     monkeypatch.setattr(calls, "MIN_CALLS", WRITTEN)
-    assert find_saving(**values) < 0.8 * values.get("weight", CALLS / WRITTEN) * WRITTEN * GET_SECONDS
+    each = CALL_SECONDS + GET_SECONDS - RUNNING_SECONDS
+    assert find_saving(weight=1.0) < 0.6 * WRITTEN * each
+
+
+@pytest.mark.parametrize(("values", "expected"), [
+    ({"start": 1.0011}, True), ({"start": 1.02}, False), ({"start": 1.0011, "thread": 2}, False),
+    ({"start": 1.0011, "by": "b"}, False), ({"start": 0.9}, False),
+])  # fmt: skip
+def test_an_answer_is_awaited_at_once_in_the_same_thread_of_the_same_task(values, expected):
+    call = Call(event="call", process="p", thread=1, by="a", start=1.0, seconds=0.001)
+    get = Call(**{"event": "get", "process": "p", "thread": 1, "by": "a"} | values)
+    assert calls.follows_at_once(call, get) is expected

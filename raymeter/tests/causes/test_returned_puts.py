@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that return a reference of what they have put are named, with what the second ray.get of their callers takes."""
+"""Tasks that return a reference of what they have put are named, with what the second ray.get takes."""
 
 import os
 from pathlib import Path
@@ -52,7 +52,9 @@ def test_code_that_was_changed_since_is_not_read(tmp_path):
     assert not returns_put("/nowhere/program.py:2", "rollout", start=1.0)
 
 
-def make_program(line: str, number: str = "02000000", other: str = "Environment.rollout") -> Program:
+def make_program(
+    line: str, number: str = "02000000", other: str = "Environment.rollout"
+) -> Program:
     """Return a driver that gets the reference that a method has put, and then the value with this number."""
     builder = Builder()
     for step in range(STEPS):
@@ -107,7 +109,11 @@ def test_a_put_that_is_passed_on_is_none(tmp_path):
 def test_it_is_not_called_many_small_calls_too(tmp_path, monkeypatch):
     monkeypatch.setattr(calls, "MIN_CALLS", 1)
     text = "def rollout(self):\n    self.ref = ray.put(rewards)\n"
-    kept = calls.find(make_program(write_source(tmp_path, text)), make_steps())
+    folders = [tmp_path / "kept", tmp_path / "returned"]
+    for folder in folders:
+        folder.mkdir()
+    line, other = [write_source(*pair) for pair in zip(folders, (text, RETURNED), strict=True)]
+    kept = calls.find(make_program(line), make_steps())
     assert any("ray.put" in finding.title for finding in kept)
-    returned = calls.find(make_program(write_source(tmp_path, RETURNED)), make_steps())
+    returned = calls.find(make_program(other), make_steps())
     assert not any("ray.put" in finding.title for finding in returned)

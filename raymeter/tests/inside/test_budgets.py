@@ -714,6 +714,11 @@ def test_outer_arrays_are_found_beside_deep_lists():
         ]
 
 
+def test_results_that_ray_stores_outside_of_tasks_have_no_position(made_recorder):
+    outside = "f" * 40 + "01000000"
+    assert [made_recorder.position_of_result(outside) for _ in range(3)] == [0, 0, 0]
+
+
 def test_the_results_of_a_task_have_their_positions_also_if_they_are_left_out(made_recorder):
     tasks = ["a", "a", "a", "b", "a"]
     positions = [made_recorder.position_of_result(task) for task in tasks]

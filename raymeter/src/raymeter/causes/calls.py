@@ -304,7 +304,7 @@ class Finder:
         """
         running = self.task_seconds(first_task(get)) or 0.0
         seconds = max(0.0, get.seconds - get.own_seconds - running)
-        return Saving(get.process, get.thread, get.start, factor * seconds, "work")
+        return Saving(get.process, get.thread, get.start, factor * seconds, "answer")
 
     def make_call_finding(self, line: Line) -> Finding:
         """Return the finding for small calls of tasks or methods; `fewer_tasks` has the share of each that is saved."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find tasks and methods that put a value into the object store and return the reference, so that their callers get twice.
+"""Find tasks and methods that put a value into the store and return the reference, so that their callers get twice.
 
 Source: "Anti-pattern: Returning ray.put() ObjectRefs from a task harms performance and fault tolerance" in Ray's
 documentation. Ray stores a large result by itself, and sends a small one with the answer.

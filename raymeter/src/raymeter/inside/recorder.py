@@ -55,6 +55,7 @@ EXTRA_SECONDS = {  # that measurements which are not needed for each message may
 MIN_CALLS = 100  # in a window, below which no call is sampled
 MAX_PERIOD = 256  # one of so many small calls is written at least
 MAX_EVENTS = 200_000  # lines per process; later ones are only counted
+NO_TASK = "f" * 32  # begins the id that Ray has outside of tasks
 NAMES_OF_MESSAGE = ("line", "by_name", "type")  # with which its kind is known
 WINDOW_SECONDS = 0.25  # for which the share is judged
 SETTINGS = (
@@ -297,7 +298,10 @@ class Recorder:
         """Return the position of a large result among those that its task stores one after the other, from 1.
 
         If tasks run at the same time, a task counts from 1 again when another one has stored a result in between.
+        Return 0 for results of coroutines, which Ray stores outside of their tasks, so they all have one id.
         """
+        if task.startswith(NO_TASK):
+            return 0
         last_task, last_position = self.last_result
         position = last_position + 1 if task == last_task else 1
         self.last_result = task, position

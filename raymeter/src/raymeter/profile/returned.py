@@ -12,7 +12,7 @@ CONTAINERS = (ast.Tuple, ast.List, ast.Dict, ast.Starred)
 
 
 def returns_put(line: str, function: str, start: float) -> bool:
-    """Return whether the function of this name returns what ray.put returns in a line, alone or in a tuple, list or dict.
+    """Return whether a function returns what ray.put returns in a line, alone or in a tuple, list or dict.
 
     A list of as many references as there are parts does not count: no single value replaces it. It is False, too, if
     the code is not known: `start` is when the program began, and a file that was changed later is not read.

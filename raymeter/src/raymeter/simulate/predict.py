@@ -31,9 +31,11 @@ PARTS = {  # of savings -> of edges of the graph
     "restore": ("restore",),
     "dispatch": ("dispatch",),
     "work": ("call", "deserialise", "execute"),
+    "answer": ("call", "deserialise", "execute"),
     "send": ("call", "execute"),
 }
-MAX_SPREAD = 64  # edges over which "work" is spread
+SPREAD = ("work", "answer")  # of calls of which only some were recorded
+MAX_SPREAD = 64  # edges over which these are spread
 MAX_LEFT_OUT = 2_048  # edges over which the saving of messages is spread that were not written
 
 
@@ -226,7 +228,7 @@ def shorten(graph: Graph, savings: Sequence[Saving]) -> list[Change]:
     changes: list[Change] = []
     for saving in savings:
         work = work_of.get(saving.process, nothing)
-        if saving.part == "work" or saving.is_spread:
+        if saving.part in SPREAD or saving.is_spread:
             changes += spread(work, saving)
             continue
         matching = [edge for edge in work.at(saving.start) if matches(edge, saving)]
