@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the answers of README.md: a table of one node, and a list of views, several nodes and GPUs."""
+"""Build the answers of docs/choosing.md: a table of one node, and a list of views, several nodes and GPUs."""
 
 from collections.abc import Sequence
 

@@ -27,7 +27,7 @@ from dataflow.units import format_bytes
 
 TABLE = "gpu"
 CARDS = (1, 2, 3, 4, 8)
-PAGE = "[docs/cluster.md](docs/cluster.md#gpus)"
+PAGE = "[cluster.md](cluster.md#gpus)"
 NOT_MEASURED = "not measured. Nothing has run on a GPU here"
 NOTES = (
     "x memcpy: the time divided by that of one copy of each message from the GPU of its sender to that of its reader, "

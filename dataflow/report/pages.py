@@ -13,6 +13,7 @@ from dataflow.analysis.campaigns import Factor, Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED, ratio
+from dataflow.analysis.stored_costs import load_costs
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST, VARIANTS
 from dataflow.errors import RecordError
 from dataflow.plan.command_line import describe_flags
@@ -28,6 +29,7 @@ from dataflow.report.campaign_tables import (
     format_times,
 )
 from dataflow.report.cluster_forecast import forecast_sections
+from dataflow.report.front_page import build_three_answers
 from dataflow.report.gpu_tables import gpu_sections
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
@@ -68,6 +70,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         built += [
+            build_three_answers(headline, load_costs()),
             build_claim(headline),
             build_demo(headline),
             *build_answers(results, [*headline.values()]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the records of raymeter between their marks in docs/profile.md and raymeter/README.md.
+"""Write the records of raymeter between their marks in README.md, docs/profile.md and raymeter/README.md.
 
     python3 -m examples.profiled.publish
 
@@ -31,6 +31,7 @@ Origin = dict[str, Any]
 MAX_FACTOR = 1.5  # between the predicted and the measured saving, if the prediction has come true
 SHOWN = ("verl_controller", "pool_map", "data_embeddings")  # whose printed text is on the page
 NOTHING = "-"
+EXPLANATION = "raymeter explain"  # in the last line of an advice
 
 
 def load(folder: Path, name: str) -> Any:
@@ -53,6 +54,8 @@ def make_sections(folder: Path) -> Iterator[Section]:
     if example:
         notes = [describe_origins([example["origin"]])]
         yield Section("raymeter-example", "", quote(example["printed"]), notes=notes)
+        # Its machine is on the other pages, beside all of the output.
+        yield Section("raymeter-advice", "", quote(find_first_advice(example["printed"])))
     yield Section("raymeter-causes", "", CAUSES.read_text(encoding="utf-8").rstrip("\n"))
     scores = load(folder, "scoreboard.json")
     if scores:
@@ -419,6 +422,15 @@ def quote_programs(programs: Sequence[dict[str, Any]]) -> Iterator[Section]:
             title = program["title"]
             printed = program["printed"]
             yield Section("raymeter-programs", "", f"{title}:\n\n{quote(printed)}")
+
+
+def find_first_advice(printed: str) -> str:
+    """Return the first advice in an output, without the line that names its explanation; "" if there is no advice."""
+    for paragraph in printed.split("\n\n"):
+        if paragraph.startswith("1. "):
+            kept = [line for line in paragraph.splitlines() if EXPLANATION not in line]
+            return "\n".join(kept) + "\n"
+    return ""
 
 
 def quote(printed: str) -> str:

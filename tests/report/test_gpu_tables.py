@@ -42,7 +42,7 @@ def test_the_pages_say_that_nothing_was_measured_only_while_there_is_no_record()
     assert [section.name for section in gpu_sections(measured)] == ["gpu-cards"]
     assert answer_gpus(measured) == (
         "**GPUs** (1 x NVIDIA H100, driver 580.1, CUDA 13.0, NCCL 2.30.7, 448 MiB per iteration; "
-        "[docs/cluster.md](docs/cluster.md#gpus)). `graph shm` 200 ms, `store refs` 500 ms."
+        "[cluster.md](cluster.md#gpus)). `graph shm` 200 ms, `store refs` 500 ms."
     )
 
 

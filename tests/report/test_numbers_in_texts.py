@@ -117,14 +117,17 @@ def faults_per_iteration(name: str) -> list[float]:
     return sorted(count_faults(run) / len(run.seconds) for run in runs_of(name))
 
 
-@says("README.md", "100 times the mean is {} to {} s for the queues, and {} to {} s for the graph")
+@says(
+    "docs/results.md",
+    "100 times the mean is {} to {} s for the queues, and {} to {} s for the graph",
+)
 def sums_of_100_iterations():
     milliseconds = range_of_means(f"store driver-queue{KEPT}") + range_of_means(f"graph shm{KEPT}")
     return [time / 10 for time in milliseconds]
 
 
 @says(
-    "README.md",
+    "docs/results.md",
     "By the mean, which contains the slow iterations, references become {} times as fast.",
 )
 def gain_of_references_by_mean():
@@ -177,13 +180,8 @@ def time_and_memory_of_queues_and_references():
     return [min(shares), max(shares), *memory]
 
 
-@says("README.md", "up to {} GiB instead of {} GiB with plain references")
-def memory_of_references():
-    return largest_memory(REFS), largest_memory("store refs")
-
-
 @says("docs/page-faults.md", "up to {} GiB over `store refs`, and up to {} GiB with the variables")
-def memory_of_references_in_the_other_order():
+def memory_of_references():
     return largest_memory("store refs"), largest_memory(REFS)
 
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build the answers of README.md: what to change, and what an iteration costs then in copies and page faults."""
+
+from collections.abc import Mapping, Sequence
+
+from dataflow.analysis.campaigns import Row
+from dataflow.analysis.stored_costs import CostFile, StoredCost
+from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
+from dataflow.records.machine import describe_gpus
+from dataflow.report.campaign_tables import format_boots, format_memory
+from dataflow.report.tables import Section, format_milliseconds, format_range, format_significant
+from dataflow.units import format_bytes
+
+NAME = "three-answers"
+TABLE = "headline"
+KEPT = f"{SIMPLEST} --retain-memory"
+GRAPH = "graph shm"
+NAMES = (BASELINE, SIMPLEST, KEPT, GRAPH)
+MILLISECOND = 1e-3
+MICROSECOND = 1e-6
+
+
+def build_three_answers(by_name: Mapping[str, Row], stored: CostFile) -> Section:
+    """Return three changes with what an iteration costs after them; an empty section if one was not measured."""
+    if not by_name.keys() >= {*NAMES}:
+        return Section(NAME, "")
+    rows = [by_name[name] for name in NAMES]
+    of_table = [cost for cost in stored.costs if cost.table == TABLE]
+    costs = {cost.configuration: cost for cost in of_table if cost.configuration in NAMES}
+    described = {name: describe_cost(costs.get(name)) for name in NAMES}
+    answers = [
+        "1. **Pass references on; don't call `ray.get` in the driver.** Through the driver, an iteration costs "
+        f"{described[BASELINE]}; with references, it costs {described[SIMPLEST]}.",
+        "2. **Keep freed memory, with four environment variables.** References then cost "
+        f"{described[KEPT]}, and need {format_memory(by_name[KEPT])} GiB of memory instead of "
+        f"{format_memory(by_name[SIMPLEST])} GiB.",
+        f"3. **Or compile the calls into a graph.** Then an iteration costs {described[GRAPH]}.",
+    ]
+    parts = [
+        describe_messages(rows[0], [*costs.values()]),
+        "\n".join(answers),
+        describe_machines(rows, stored),
+    ]
+    return Section(NAME, "", "\n\n".join(parts))
+
+
+def describe_cost(cost: StoredCost | None) -> str:
+    """Return the copies, the page faults, and the time that neither explains; for None, that they do not explain it."""
+    if cost is None:
+        return "a time that copies and page faults do not explain"
+    copies = format_significant(cost.copies)
+    faults = format_significant(cost.faults)
+    if not cost.fixed_seconds:
+        return f"{copies} copies and {faults} page faults"
+    rest = format_milliseconds(cost.fixed_seconds)
+    return f"{copies} copies, {faults} page faults and {rest} ms that neither explains"
+
+
+def describe_messages(row: Row, costs: Sequence[StoredCost]) -> str:
+    """Return what an iteration sends, on how many machines its cost was fitted, and with which error."""
+    workload = row.newest.workload
+    size = format_bytes(workload.bytes_per_iteration)
+    text = f"One iteration sends {size} in {len(workload.edges)} messages."
+    if not costs:
+        return text
+    machines = min(cost.machines for cost in costs)
+    error = 100 * max(cost.error for cost in costs)
+    return (
+        f"{text} Its time depends on the machine. Its cost in copies of all these bytes, and in page faults, explains "
+        f"the times on each of our {machines} machines within {error:.0f} % (rms):"
+    )
+
+
+def describe_machines(rows: Sequence[Row], stored: CostFile) -> str:
+    """Return what a copy and a page fault take on the machines, and what kind of machines these are."""
+    size = rows[0].newest.workload.bytes_per_iteration
+    copies = [size * machine.byte_seconds / MILLISECOND for machine in stored.machines]
+    faults = [machine.fault_seconds / MICROSECOND for machine in stored.machines]
+    environments = []
+    boots: set[str] = set()
+    for row in rows:
+        boots |= row.boots
+        for pair in row.pairs.values():
+            environments += pair.new.environments
+    are_virtual = all(environment.get("virtual_machine") for environment in environments)
+    kind = "virtual machines" if are_virtual else "machines"
+    cores = format_range([environment["logical_cpus"] for environment in environments])
+    gpus = " or ".join(sorted({describe_gpus(environment) for environment in environments}))
+    return (
+        f"There, all cores together take {format_range(copies)} ms for such a copy, and a page fault takes "
+        f"{format_range(faults)} µs. These numbers are of tensors on CPUs, from {format_boots(len(boots))} of {kind} "
+        f"with {cores} cores and {gpus}."
+    )

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Test README.md: what its generated parts say, and that versions and durations are those of the project."""
+
+import json
+import re
+import tomllib
+
+import pytest
+from conftest import ROOT
+from made_records import write_campaign
+
+from dataflow.analysis.stored_costs import CostFile, FittedMachine, StoredCost
+from dataflow.records.schema import ProcessCost
+from dataflow.report.front_page import build_three_answers
+from dataflow.report.pages import load_rows
+from examples.profiled import publish
+
+README = (ROOT / "README.md").read_text()
+GENERATED = r"<!-- ([\w-]+): written by make publish -->\n(.*?)<!-- end of \1 -->"
+KEPT = {"retain_memory": True}
+GIB = 2**30
+
+
+@pytest.fixture
+def headline(tmp_path):
+    """Return the rows of three boots by their names: the configurations of the three answers."""
+    for boot in ("a", "b", "c"):
+        environment = {"clock_code": "a", "boot": boot, "versions": {"ray": "2.60.0", "torch": "2"}}
+        times = []
+        for name, flags, gib in (
+            ("store driver-queue", {}, 7),
+            ("store refs", {}, 6),
+            ("store refs", KEPT, 11),
+            ("graph shm", {}, 5),
+        ):
+            processes = {"driver": ProcessCost(peak_memory_bytes=gib * GIB)}
+            times.append((name, flags, 1.0, {"processes": processes}))
+        write_campaign(tmp_path / boot, *times, environment=environment)
+    return {row.newest.name: row for row in load_rows(tmp_path)}
+
+
+def make_cost(name, copies, faults, rest=0.0, error=0.05, table="headline"):
+    return StoredCost(
+        configuration=name,
+        table=table,
+        flow="online-dpo",
+        iteration_bytes=448 * 2**20,
+        readers_own_a_copy=True,
+        copies=copies,
+        faults=faults,
+        fixed_seconds=rest,
+        error=error,
+        factor=1.2,
+        machines=3,
+    )
+
+
+def make_costs(*others):
+    """Return costs of the configurations of the three answers and others, and two machines."""
+    costs = [
+        make_cost("store driver-queue", 17.96, 677_900.0),
+        make_cost("store refs", 13.57, 411_300.0, error=0.0723),
+        make_cost("store refs --retain-memory", 4.353, 10_530.0, rest=0.1335),
+        *others,
+    ]
+    machines = [
+        FittedMachine(boot="a", byte_seconds=1e-10, fault_seconds=1.5e-6),
+        FittedMachine(boot="b", byte_seconds=5e-11, fault_seconds=1.2e-6),
+    ]
+    return CostFile(campaigns=["a", "b"], machines=machines, costs=costs, unexplained=[])
+
+
+def test_the_three_answers_have_copies_page_faults_what_they_leave_and_memory(headline):
+    graph = make_cost("graph shm", 2.357, 114_700.0)
+    of_weights = make_cost("graph shm", 99.0, 1.0, error=0.19, table="weights")
+    text = build_three_answers(headline, make_costs(graph, of_weights)).sentence
+    first, *answers, last = text.replace("\n\n", "\n").split("\n")
+    assert first.startswith("One iteration sends 448 MiB in 5 messages. ")
+    assert first.endswith("explains the times on each of our 3 machines within 7 % (rms):")
+    assert answers[0].endswith(
+        "Through the driver, an iteration costs 18 copies and 680,000 page faults; "
+        "with references, it costs 14 copies and 410,000 page faults."
+    )
+    assert answers[1].endswith(
+        "References then cost 4.4 copies, 11,000 page faults and 130 ms that neither explains, "
+        "and need 11 GiB of memory instead of 6 GiB."
+    )
+    assert answers[2].endswith("Then an iteration costs 2.4 copies and 110,000 page faults.")
+    assert "take 23 to 47 ms for such a copy, and a page fault takes 1.2 to 1.5 µs." in last
+    assert last.endswith("on CPUs, from 3 boots of machines with 2 cores and no GPU.")
+
+
+def test_an_answer_says_if_copies_and_page_faults_do_not_explain_it(headline):
+    text = build_three_answers(headline, make_costs()).sentence
+    assert "an iteration costs a time that copies and page faults do not explain." in text
+
+
+def test_there_are_no_answers_if_one_of_the_configurations_was_not_measured(headline):
+    del headline["graph shm"]
+    assert build_three_answers(headline, make_costs()).sentence == ""
+
+
+def test_the_advice_of_raymeter_is_a_part_of_an_output_that_another_page_has():
+    path = ROOT / publish.RECORDS / "example.json"
+    printed = json.loads(path.read_text())["printed"]
+    advice = publish.find_first_advice(printed)
+    assert advice.startswith("1. saves ") and advice in printed
+    assert "raymeter explain" not in advice
+    parts = dict(re.findall(GENERATED, README, re.DOTALL))
+    assert parts["raymeter-advice"] == publish.quote(advice) + "\n"
+    assert publish.find_first_advice("Moving data is 1 %.\n") == ""
+
+
+def test_readme_has_no_measured_number_that_is_not_generated():
+    written = re.sub(GENERATED, "", README, flags=re.DOTALL)
+    assert written != README
+    number = r"\b[\d][\d.,]*(?: to [\d.,]+)? ?(?:times|copies|page faults|GB/s|µs|ms|%|x)(?!\w)"
+    assert re.findall(number, written) == []
+    assert re.findall(number, "4.3 times, 1 to 2 ms, 5 %") == ["4.3 times", "1 to 2 ms", "5 %"]
+
+
+def minor_version(text):
+    """Return the first two numbers of a version, as in ray[adag]==2.60.0."""
+    return re.search(r"[=>]=(\d+\.\d+)", text)[1]
+
+
+def test_readme_names_the_versions_that_the_project_and_raymeter_need():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"Version {project['version']}, " in README
+    assert f"Python {minor_version(project['requires-python'])} or newer" in README
+    requirements = (ROOT / "requirements.txt").read_text()
+    ray = minor_version(re.search(r"^ray\S*", requirements, re.MULTILINE)[0])
+    assert f"downloads Ray {ray}" in README
+    tested = json.loads((ROOT / publish.RECORDS / "versions.json").read_text())
+    rays = sorted(version["ray"].rpartition(".")[0] for version in tested)
+    assert f"Ray ({rays[0]} to {rays[-1]})" in README
+
+
+def test_a_duration_of_readme_is_that_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^ +make ([\w-]+) +# .*\((.*)\)$", README, re.MULTILINE)
+    assert {target for target, _ in targets} >= {"demo", "quick", "campaign", "gpu"}
+    for target, duration in targets:
+        described = re.search(rf"^# make {target} .*", makefile, re.MULTILINE)[0]
+        assert duration.partition(" on ")[0] in described, target
