@@ -87,7 +87,8 @@ def describe_cases(scores: dict[str, Any]) -> Section:
     skipped = scores["skipped"]
     others = count_programs() - len(scores["cases"]) - len(skipped)
     if others:
-        sentence += f". {others} other programs were not run this time"
+        verb = "program was" if others == 1 else "programs were"
+        sentence += f". {others} other {verb} not run this time"
     if skipped:
         sentence += f". Not run, because packages were missing: {', '.join(skipped)}"
     notes = [describe_origins([scores.get("origin")])]
