@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each phase of a step has a function, and needs what the one before it has left in an attribute, or returns.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-loop.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver asks three models, each in a function that waits for its answer, although they need only the batch.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/ray-get-loop.html

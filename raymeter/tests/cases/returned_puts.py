@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each method puts its small result and returns the reference, so the driver has to get twice, one object at a time.
 
 Source: https://docs.ray.io/en/latest/ray-core/patterns/return-ray-put.html
