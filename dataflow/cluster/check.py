@@ -5,11 +5,11 @@ python3 -m dataflow.cluster.check      writes results/evidence/cluster.json anew
 
 Nothing is fitted to these layouts. The costs come from one node: those of campaigns, and for Ray Direct Transport with
 gloo those of tables of one node. What copies and page faults take comes from the runs themselves, and the rate of a
-link is the one that was set.
+link is the one that was set. Calls take as much longer or shorter as the round trips of the same campaign did.
 """
 
 from collections.abc import Sequence
-from pathlib import Path as FilePath
+from math import inf
 from statistics import fmean, median
 
 import msgspec
@@ -17,24 +17,34 @@ import msgspec
 from common.record import replace
 from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.machine_costs import Rates, rates_of
-from dataflow.analysis.result import Result, group_results
+from dataflow.analysis.result import Result
 from dataflow.analysis.stored_costs import StoredCost, load_costs, shorten
 from dataflow.cluster.costs import (
     FORECAST,
     ForecastFile,
     LayoutCheck,
+    WayCalls,
     WayCost,
 )
 from dataflow.cluster.hardware import Cluster, NodeMachine, parse_rate
-from dataflow.cluster.ways import Path, bytes_on_path, simulate_flow
+from dataflow.cluster.measured_apart import (
+    KEPT,
+    PUBLISHED,
+    call_factor,
+    calls_of_direct,
+    calls_of_store,
+    driver_seconds_at_most,
+    faults_of_smaller,
+    load_results,
+    load_table,
+    typical_round_trip,
+)
+from dataflow.cluster.ways import Path, bytes_on_path, seconds_of_calls, simulate_flow
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER, Flow
-from dataflow.plan.options import CAMPAIGNS, RESULTS
-from dataflow.records import files
+from dataflow.plan.options import CAMPAIGNS
 
-PUBLISHED = RESULTS / "published"
 CORES = 2  # of each machine with these records
-KEPT = " --retain-memory"
 PATHS = {
     "store driver-queue": Path.DRIVER,
     "store refs": Path.REFERENCES,
@@ -54,72 +64,119 @@ TABLES_OF_ONE_NODE = ("configurations", "rdt")
 OWN_FLOW = "own-flow"  # a table of the campaigns, with two rollouts and a trainer
 
 
-def load_results(folder: FilePath) -> list[Result]:
-    return group_results(files.load_all([folder]))
-
-
-def path_of(configuration: str) -> Path | None:
-    """Return the way of a configuration; None if it is not simulated."""
-    return PATHS.get(configuration.removesuffix(KEPT))
-
-
-def costs_of_ways() -> list[WayCost]:
-    """Return the costs of all ways on one node."""
+def costs_of_ways(round_trip: float) -> list[WayCost]:
+    """Return the costs of all ways on one node. `round_trip`: its seconds on the median machine."""
     stored = {}
     for cost in load_costs().costs:
         if cost.table == "headline":
             stored[cost.configuration] = cost
-    ways = [way_of_campaigns(stored[name]) for name in OF_CAMPAIGNS]
-    return [*ways, *(way_of_tables(name) for name in OF_TABLES)]
+    of_store = calls_of_store()
+    calls = {
+        "store driver-queue": of_store,
+        "store refs": of_store,
+        "rdt gloo": calls_of_direct(round_trip),
+    }
+    of_campaigns = [
+        way_of_campaigns(stored[name], calls.get(base_of(name))) for name in OF_CAMPAIGNS
+    ]
+    of_tables = [way_of_tables(name, calls.get(base_of(name))) for name in OF_TABLES]
+    return [*of_campaigns, *of_tables]
 
 
-def way_of_campaigns(cost: StoredCost) -> WayCost:
-    path = PATHS[cost.configuration.removesuffix(KEPT)]
-    return WayCost(
-        path=path,
-        retains_memory=KEPT in cost.configuration,
-        configuration=cost.configuration,
+def base_of(configuration: str) -> str:
+    return configuration.removesuffix(KEPT)
+
+
+def way_of_campaigns(cost: StoredCost, calls: WayCalls | None) -> WayCost:
+    """Return the cost of a configuration of the campaigns, whose copies don't explain the time of its calls."""
+    path = PATHS[base_of(cost.configuration)]
+    byte_seconds = typical_rates().byte_seconds
+    of_calls = time_of_calls(path, calls) / (cost.iteration_bytes * byte_seconds)
+    return make_way(
+        cost.configuration,
         machines=cost.machines,
-        iteration_bytes=cost.iteration_bytes,
-        path_bytes=bytes_on_path(online_dpo(), path),
-        copies=cost.copies,
+        copies=cost.copies - of_calls,
         faults=cost.faults,
         fixed_seconds=cost.fixed_seconds,
+        calls=calls,
     )
 
 
-def way_of_tables(name: str) -> WayCost:
+def way_of_tables(name: str, calls: WayCalls | None) -> WayCost:
     """Return the cost of a configuration on one node, by the mean over the tables that have it."""
-    flow = online_dpo()
-    size = flow.bytes_per_iteration
+    size = online_dpo().bytes_per_iteration
+    of_calls = time_of_calls(PATHS[base_of(name)], calls)
     copies = []
     faults = []
     for table in TABLES_OF_ONE_NODE:
-        results = load_results(PUBLISHED / table)
+        results = load_table(table)
         rates = rates_of(results)
         for result in results:
             is_wanted = result.label == name and result.status == "ok"
             if is_wanted and rates and result.workload.bytes_per_iteration == size:
                 count = result.faults_per_iteration or 0.0
-                copying = fmean(result.seconds) - count * rates.fault_seconds
+                copying = fmean(result.seconds) - count * rates.fault_seconds - of_calls
                 copies.append(copying / (size * rates.byte_seconds))
                 faults.append(count)
-    path = PATHS[name.removesuffix(KEPT)]
-    return WayCost(
-        path=path,
-        retains_memory=KEPT in name,
-        configuration=name,
+    return make_way(
+        name,
         machines=len(copies),
-        iteration_bytes=size,
-        path_bytes=bytes_on_path(flow, path),
-        copies=shorten(fmean(copies)),
-        faults=shorten(fmean(faults)),
+        copies=fmean(copies),
+        faults=fmean(faults),
         fixed_seconds=0.0,
+        calls=calls,
     )
 
 
-def check_layouts(ways: Sequence[WayCost]) -> list[LayoutCheck]:
-    """Return each measured layout whose configuration is simulated, beside the simulation of it."""
+def make_way(
+    name: str,
+    *,
+    machines: int,
+    copies: float,
+    faults: float,
+    fixed_seconds: float,
+    calls: WayCalls | None,
+) -> WayCost:
+    """Return the cost of a configuration with the demo's flow.
+
+    How many page faults smaller messages have is only known of those in the object store.
+    """
+    flow = online_dpo()
+    path = PATHS[base_of(name)]
+    is_kept = name.endswith(KEPT)
+    smallest = min(edge.bytes for edge in flow.edges)
+    smaller = [] if path == Path.STREAM else faults_of_smaller(is_kept, smallest)
+    return WayCost(
+        path=path,
+        retains_memory=is_kept,
+        configuration=name,
+        machines=machines,
+        iteration_bytes=flow.bytes_per_iteration,
+        path_bytes=bytes_on_path(flow, path),
+        copies=shorten(copies),
+        faults=shorten(faults),
+        fixed_seconds=fixed_seconds,
+        smallest_bytes=smallest,
+        smaller=smaller,
+        calls=calls,
+    )
+
+
+def time_of_calls(path: Path, calls: WayCalls | None) -> float:
+    """Return what the calls of the demo's flow take on the median machine."""
+    if calls is None:
+        return 0.0
+    machine = NodeMachine(pair_rate=inf, memory_rate=inf, fault_seconds=0.0, cores=inf)
+    call = calls.call.on(machine)
+    reading_call = calls.reading_call.on(machine)
+    return seconds_of_calls(online_dpo(), path, call, reading_call)
+
+
+def check_layouts(ways: Sequence[WayCost], round_trip: float) -> list[LayoutCheck]:
+    """Return each measured layout whose configuration is simulated, beside the simulation of it.
+
+    `round_trip`: its seconds on the median machine.
+    """
     by_name = {way.configuration: way for way in ways}
     checks = []
     for folder in sorted((PUBLISHED / "cluster").iterdir()):
@@ -128,34 +185,38 @@ def check_layouts(ways: Sequence[WayCost]) -> list[LayoutCheck]:
     if (PUBLISHED / "fan-in").exists():
         checks += check_results(load_results(PUBLISHED / "fan-in"), by_name)
     for campaign in load_campaigns(CAMPAIGNS).values():
-        checks += check_results(campaign, by_name, table=OWN_FLOW)
+        factor = call_factor(campaign, round_trip)
+        checks += check_results(campaign, by_name, table=OWN_FLOW, factor=factor)
     return checks
 
 
 def check_results(
-    results: Sequence[Result], ways: dict[str, WayCost], table: str = ""
+    results: Sequence[Result], ways: dict[str, WayCost], table: str = "", factor: float = 1.0
 ) -> list[LayoutCheck]:
-    """Return the checks of the results of one machine, or of one table of it."""
+    """Return the checks of the results of one machine, or of one table of it.
+
+    `factor`: how many times as long as on the median machine calls take there.
+    """
     rates = rates_of(results)
     checks = []
     for result in results:
         way = ways.get(result.configuration.name)
         is_in_table = not table or result.table == table
         if way and rates and is_in_table and result.status == "ok":
-            checks.append(check_result(result, way, rates))
+            checks.append(check_result(result, way, rates, factor))
     return checks
 
 
-def check_result(result: Result, way: WayCost, rates: Rates) -> LayoutCheck:
+def check_result(result: Result, way: WayCost, rates: Rates, factor: float) -> LayoutCheck:
     """Simulate the layout of a result on its own machine."""
     nodes = nodes_of(result)
     count = len(set(nodes.values()))
     link = result.configuration.layout.link
     link_rate = parse_rate(link) if count > 1 else 0.0
     rate = 1 / rates.byte_seconds
-    machine = NodeMachine(rate, rate, rates.fault_seconds, CORES)
+    machine = NodeMachine(rate, rate, rates.fault_seconds, CORES, factor)
     cluster = Cluster(machine, count, link_rate or rate, is_one_machine=True)
-    outcome = simulate_flow(result.flow, nodes, cluster, way.path, way.byte_costs(machine))
+    outcome = simulate_flow(result.flow, nodes, cluster, way.path, way.costs_on(machine))
     return LayoutCheck(
         layout=name_layout(count, link, result.flow),
         flow=result.workload.flow,
@@ -193,13 +254,16 @@ def typical_rates() -> Rates:
 
 
 def make_forecast() -> ForecastFile:
-    ways = costs_of_ways()
+    round_trip = typical_round_trip(load_campaigns(CAMPAIGNS))
+    ways = costs_of_ways(round_trip)
     typical = typical_rates()
     return ForecastFile(
         pair_rate=shorten(1 / typical.byte_seconds),
         fault_seconds=shorten(typical.fault_seconds),
+        call=calls_of_store().call,
+        driver_seconds_at_most=driver_seconds_at_most(round_trip),
         ways=ways,
-        checks=check_layouts(ways),
+        checks=check_layouts(ways, round_trip),
     )
 
 

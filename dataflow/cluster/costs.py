@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep what each way costs as copies and page faults, and turn that into the costs of a byte on a machine."""
+"""Keep what each way costs as copies, page faults and calls, and turn that into the costs of a message on a machine."""
 
 from collections.abc import Sequence
 from math import inf
@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 import msgspec
 
 from dataflow.cluster.hardware import NodeMachine
-from dataflow.cluster.ways import ByteCosts, Path, Work
+from dataflow.cluster.ways import Call, Path, SizedCost, WayCosts, Work
 from dataflow.errors import RecordError
 from dataflow.plan.options import RESULTS
 
@@ -22,8 +22,44 @@ STREAM_COPIES = 1
 MEMORY_RATE = 100e9  # bytes per second that all cores of a large machine copy: assumed
 
 
+class CallCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call of Ray takes on the median machine of the campaigns, besides the bytes of its messages."""
+
+    seconds: float
+    core_seconds: float  # of all processes together
+    submit_seconds: float  # of the driver's core, while it submits the call
+    source: str  # the records that it comes from
+
+    def on(self, machine: NodeMachine) -> Call:
+        """Return what a call takes on a machine. The driver's core is only busy while it submits."""
+        factor = machine.call_factor
+        return Call(
+            submit_seconds=factor * self.submit_seconds,
+            start_seconds=factor * (self.seconds - self.submit_seconds),
+            start_core_seconds=factor * max(0.0, self.core_seconds - self.submit_seconds),
+        )
+
+
+class WayCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls of a way take."""
+
+    call: CallCost
+    # Of a task that reads large messages; with Ray Direct Transport, of each of them.
+    reading_call: CallCost
+
+
+class SizedFaults(msgspec.Struct, frozen=True):
+    """How many page faults a byte has that is sent, and one that is read, in messages of one size."""
+
+    message_bytes: int
+    faults: float
+
+
 class WayCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What an iteration of the demo's flow costs on one node in one way, and how many bytes are on its longest path."""
+    """What an iteration of the demo's flow costs on one node in one way, and how many bytes are on its longest path.
+
+    Copies are without the time of its calls.
+    """
 
     path: Path
     retains_memory: bool
@@ -34,24 +70,45 @@ class WayCost(msgspec.Struct, frozen=True, kw_only=True):
     copies: float  # of the bytes of the iteration
     faults: float
     fixed_seconds: float
+    smallest_bytes: int  # of the messages of the demo's flow
+    # Of smaller messages, the smallest first. Empty: not known, so they have as many per byte as those of the demo.
+    smaller: Sequence[SizedFaults] = ()
+    calls: WayCalls | None = None  # None: without Ray
 
-    def byte_costs(self, machine: NodeMachine) -> ByteCosts:
-        """Return what a byte of a message costs on a machine.
+    def costs_on(self, machine: NodeMachine) -> WayCosts:
+        """Return what messages and calls cost on a machine.
 
         Sending and reading a byte take the same time: both make two buffers of new memory. On the direct ways only the
         reader has page faults.
         """
         copying = self.copies * self.iteration_bytes / machine.pair_rate + self.fixed_seconds
-        faults = self.faults * machine.fault_seconds
-        all_seconds = (copying + faults) / self.path_bytes
+        seconds = copying / self.path_bytes
+        faults = self.faults_on(machine)
+        call = reading_call = None
+        if self.calls is not None:
+            call = self.calls.call.on(machine)
+            reading_call = self.calls.reading_call.on(machine)
         if self.path == Path.STREAM:
-            sending = copying / self.path_bytes
-            return ByteCosts(
-                Work(sending, STREAM_COPIES), Work(all_seconds, STREAM_COPIES), Work(0.0, 0.0)
-            )
+            send = Work(seconds, STREAM_COPIES)
+            read = Work(seconds, STREAM_COPIES, faults)
+            return WayCosts(send, read, Work(0.0, 0.0), call, reading_call)
+        send = Work(seconds, STORE_SENDS, faults)
+        read = Work(seconds, STORE_READS, faults)
         # Between nodes, the kernel copies a message once on each side.
         link = Work(1 / machine.pair_rate, STREAM_COPIES)
-        return ByteCosts(Work(all_seconds, STORE_SENDS), Work(all_seconds, STORE_READS), link)
+        return WayCosts(send, read, link, call, reading_call)
+
+    def faults_on(self, machine: NodeMachine) -> list[SizedCost]:
+        """Return what page faults add to a byte on a machine, by the size of its message.
+
+        From the smallest message of the demo on, a byte has as many as those of the demo.
+        """
+        of_demo = SizedFaults(self.smallest_bytes, self.faults / self.path_bytes)
+        costs = []
+        for item in [*self.smaller, of_demo]:
+            seconds = item.faults * machine.fault_seconds
+            costs.append(SizedCost(item.message_bytes, seconds))
+        return costs
 
     @property
     def label(self) -> str:
@@ -84,6 +141,9 @@ class ForecastFile(msgspec.Struct, frozen=True, kw_only=True):
 
     pair_rate: float  # bytes per second: the median of the machines of the campaigns
     fault_seconds: float
+    call: CallCost  # of an actor, if messages are in the object store
+    # What each of several calls at the same time adds: the driver's core is busy with a call for no longer.
+    driver_seconds_at_most: float
     ways: Sequence[WayCost]
     checks: Sequence[LayoutCheck]
 

@@ -135,7 +135,7 @@ def find_full(asked: Point, simulate_size: Callable[[int], Point]) -> Point | No
 
 def simulate_case(case: Case, flow: Flow, way: WayCost) -> Point:
     places = place(flow, case.cluster.nodes, case.placement)
-    costs = way.byte_costs(case.cluster.machine)
+    costs = way.costs_on(case.cluster.machine)
     outcome = simulate_flow(flow, places, case.cluster, way.path, costs)
     limit = longest_in_use(outcome)
     share = outcome.share(limit) if limit else 0.0
@@ -154,6 +154,8 @@ def name_resource(resource: Resource | None) -> str:
         return "nothing"
     if resource.kind == Kind.SWITCH:
         return "the switch"
+    if resource.kind == Kind.CALL:
+        return "a call"
     if resource.kind == Kind.CORE:
         owner = str(resource.owner)
         if owner == DRIVER:

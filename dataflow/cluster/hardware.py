@@ -25,6 +25,8 @@ class NodeMachine:
     memory_rate: float  # bytes per second that all cores copy together
     fault_seconds: float
     cores: float  # infinite: each process has one
+    # How many times as long as on the median machine of the campaigns a call of Ray takes.
+    call_factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,10 @@ class Cluster:
         """Return the number of the machine that has a node."""
         return 0 if self.is_one_machine else node
 
-    def capacities(self, processes: Sequence[str]) -> dict[Resource, float]:
+    def capacities(self, processes: Sequence[str], tasks: Sequence[str]) -> dict[Resource, float]:
         """Return the amounts per second of each resource."""
         capacities = {Resource(Kind.CORE, process): 1.0 for process in processes}
+        capacities |= {Resource(Kind.CALL, task): 1.0 for task in tasks}
         for node in range(self.nodes):
             capacities[Resource(Kind.CORES, self.owner(node))] = self.machine.cores
             capacities[Resource(Kind.MEMORY, self.owner(node))] = self.machine.memory_rate

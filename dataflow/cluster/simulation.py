@@ -26,11 +26,12 @@ class Kind(StrEnum):
     SENDS = "link out"  # of a node; amounts are bytes
     RECEIVES = "link in"
     SWITCH = "switch"  # between all nodes
+    CALL = "call"  # of one task: what Ray does for it; amounts are seconds
 
 
 class Resource(NamedTuple):
     kind: Kind
-    owner: str | int  # the process, or the number of the node; 0 for the switch
+    owner: str | int  # the process, the task, or the number of the node; 0 for the switch
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,65 @@ class SharedJob:
         self.alone = max(self.seconds.values(), default=0.0)
         self.parts = {resource: each / self.alone for resource, each in self.seconds.items()}
         self.left = self.alone  # seconds at full speed
+        self.rounding = ROUNDING * self.alone
+
+
+class RunningJobs:
+    """The jobs that run at the same time, and which resources are full if all of them run at full speed."""
+
+    def __init__(self) -> None:
+        self.users: dict[Resource, dict[int, SharedJob]] = defaultdict(dict)
+        self.parts: dict[Resource, float] = defaultdict(float)  # of all users together
+        self.contested: set[Resource] = set()
+
+    def start(self, position: int, job: SharedJob) -> None:
+        for resource, part in job.parts.items():
+            self.users[resource][position] = job
+            self.parts[resource] += part
+            self.judge(resource)
+
+    def end(self, position: int, job: SharedJob) -> None:
+        for resource, part in job.parts.items():
+            del self.users[resource][position]
+            self.parts[resource] -= part
+            self.judge(resource)
+
+    def judge(self, resource: Resource) -> None:
+        """Note whether a resource is full."""
+        if self.parts[resource] > 1:
+            self.contested.add(resource)
+        else:
+            self.contested.discard(resource)
+
+    def slow_speeds(self) -> dict[int, float]:
+        """Return the speed of each job that is below 1, the speed that it has alone.
+
+        All speeds rise together. At a full resource, those of its jobs stay as they are, and the others rise further.
+        """
+        # Parts of the jobs whose speed still rises.
+        rising = {resource: self.parts[resource] for resource in self.contested}
+        free = dict.fromkeys(rising, 1.0)
+        speeds: dict[int, float] = {}
+        while rising:
+            level = min(free[resource] / part for resource, part in rising.items())
+            if level >= 1:
+                break
+            if len(rising) == 1:
+                # No other resource can become full.
+                (last,) = rising
+                for position in self.users[last]:
+                    speeds.setdefault(position, level)
+                break
+            limit = level * (1 + ROUNDING)
+            full = [resource for resource, part in rising.items() if free[resource] / part <= limit]
+            for resource in full:
+                for position, job in self.users[resource].items():
+                    if position not in speeds:
+                        speeds[position] = level
+                        settle(job, level, free, rising)
+            for resource in full:
+                rising.pop(resource, None)
+        return speeds
 
 
 def simulate(jobs: Sequence[Job], capacities: Mapping[Resource, float]) -> Outcome:
@@ -82,64 +142,48 @@ def simulate(jobs: Sequence[Job], capacities: Mapping[Resource, float]) -> Outco
         for other in before:
             followers[other].append(position)
     ready = [position for position, count in enumerate(waits_for) if not count]
+    running = RunningJobs()
+    for position in ready:
+        running.start(position, shared[position])
     ends = [0.0] * len(jobs)
     now = 0.0
     while ready:
-        speeds = share_speed([shared[position] for position in ready])
-        step = step_of(ready, shared, speeds)
-        now += step
-        running = []
-        for position, speed in zip(ready, speeds, strict=True):
-            running_job = shared[position]
-            running_job.left -= step * speed
-            if running_job.left > ROUNDING * running_job.alone:
-                running.append(position)
-                continue
+        ended = pass_time(ready, shared, running.slow_speeds())
+        now += ended.step
+        ready = ended.left
+        for position in ended.positions:
             ends[position] = now
+            running.end(position, shared[position])
             for follower in followers[position]:
                 waits_for[follower] -= 1
                 if not waits_for[follower]:
-                    running.append(follower)
-        ready = running
+                    ready.append(follower)
+                    running.start(follower, shared[follower])
     return Outcome(now, ends, sum_busy(shared))
 
 
-def step_of(ready: Sequence[int], shared: Sequence[SharedJob], speeds: Sequence[float]) -> float:
-    """Return the seconds until the next job ends."""
-    steps = []
-    for position, speed in zip(ready, speeds, strict=True):
-        steps.append(shared[position].left / speed)
-    return min(steps)
+class Ended(NamedTuple):
+    """The seconds until the next jobs end, which those are, and which ones go on."""
+
+    step: float
+    positions: list[int]
+    left: list[int]
 
 
-def share_speed(jobs: Sequence[SharedJob]) -> list[float]:
-    """Return the speed of each job, at most 1, which is the speed that it has alone.
-
-    All speeds rise together. At a full resource, those of its jobs stay as they are, and the others rise further.
-    """
-    users: dict[Resource, list[int]] = defaultdict(list)
-    rising: dict[Resource, float] = defaultdict(float)  # parts of the jobs whose speed still rises
-    for position, job in enumerate(jobs):
-        for resource, part in job.parts.items():
-            users[resource].append(position)
-            rising[resource] += part
-    free = dict.fromkeys(users, 1.0)
-    speeds = [0.0] * len(jobs)
-    level = 1.0
-    while rising:
-        level = min(free[resource] / part for resource, part in rising.items())
-        if level >= 1:
-            break
-        limit = level * (1 + ROUNDING)
-        full = [resource for resource, part in rising.items() if free[resource] / part <= limit]
-        for resource in full:
-            for position in users[resource]:
-                if not speeds[position]:
-                    speeds[position] = level
-                    settle(jobs[position], level, free, rising)
-        for resource in full:
-            rising.pop(resource, None)
-    return [speed or 1.0 for speed in speeds]
+def pass_time(
+    ready: Sequence[int], shared: Sequence[SharedJob], slow: Mapping[int, float]
+) -> Ended:
+    """Let all jobs run until the next one ends. `slow` has the speeds below 1."""
+    step = min(shared[position].left / slow.get(position, 1.0) for position in ready)
+    ended = Ended(step, [], [])
+    for position in ready:
+        job = shared[position]
+        job.left -= step * slow.get(position, 1.0)
+        if job.left > job.rounding:
+            ended.left.append(position)
+        else:
+            ended.positions.append(position)
+    return ended
 
 
 def settle(
@@ -147,8 +191,8 @@ def settle(
 ) -> None:
     """Take what a job uses at its final speed from what is free, and count it no longer among those that rise."""
     for resource, part in job.parts.items():
-        free[resource] -= level * part
         if resource in rising:
+            free[resource] -= level * part
             rising[resource] -= part
             if rising[resource] <= ROUNDING:
                 del rising[resource]

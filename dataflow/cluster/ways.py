@@ -4,13 +4,17 @@
 Through the driver, and as references, a message is written into Ray's object store of its sender's node, travels over
 the links to the nodes of its readers, and is read there, one after the other. With Ray Direct Transport and collectives
 (gloo over TCP here), sender, link and reader work on a message at the same time.
+
+With Ray, the driver calls each task: it submits all calls one after the other. A call through the object store begins
+when all messages of its task have been sent, and with Ray Direct Transport each message is a call of its own.
 """
 
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
+from math import inf, log
 from typing import NamedTuple
 
 from dataflow.catalogue.catalogue import INLINED_BYTES
@@ -31,27 +35,74 @@ class Path(StrEnum):
     STREAM = "direct"
 
 
+class SizedCost(NamedTuple):
+    """What a byte of a message of one size takes in page faults."""
+
+    message_bytes: int
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Work:
-    """What a byte of a message costs where it is sent or read."""
+    """What a message costs where it is sent or read."""
 
-    core_seconds: float
-    memory_bytes: float  # that are copied
+    core_seconds: float  # of a byte, besides page faults
+    memory_bytes: float  # that are copied, of a byte
+    faults: Sequence[SizedCost] = ()  # by the size of a message, the smallest first
+
+    def seconds_of(self, size: int) -> float:
+        """Return the seconds of a message of so many bytes."""
+        return size * (self.core_seconds + seconds_between(self.faults, size))
+
+
+def seconds_between(costs: Sequence[SizedCost], size: int) -> float:
+    """Return the seconds of a byte for a size of messages: between two sizes, it grows with the logarithm.
+
+    Below and above all sizes, it is that of the nearest one; without any, it is 0.
+    """
+    if not costs:
+        return 0.0
+    position = bisect(costs, size, key=lambda cost: cost.message_bytes)
+    if position in (0, len(costs)):
+        nearest = costs[max(0, position - 1)]
+        return nearest.seconds
+    below = costs[position - 1]
+    above = costs[position]
+    part = log(size / below.message_bytes) / log(above.message_bytes / below.message_bytes)
+    return below.seconds + part * (above.seconds - below.seconds)
 
 
 @dataclass(frozen=True)
-class ByteCosts:
-    """What a byte of a message costs on the way, on one kind of machine."""
+class Call:
+    """What a call of Ray takes, besides the bytes of its messages."""
+
+    submit_seconds: float  # of the driver's core
+    start_seconds: float  # besides: of Ray and the actor, one step after the other
+    start_core_seconds: float  # of all their processes together
+
+
+@dataclass(frozen=True)
+class WayCosts:
+    """What calls, and messages on the way, cost on one kind of machine."""
 
     send: Work
     read: Work
-    link: Work  # of each of the two nodes that it crosses between
+    link: Work  # of each of the two nodes that a message crosses between
+    call: Call | None = None  # None: without Ray, nothing is called
+    # Of a task that reads large messages; with Ray Direct Transport, of each of them.
+    reading_call: Call | None = None
 
     @classmethod
-    def equal(cls, seconds: float) -> "ByteCosts":
+    def of_bytes(cls, seconds: float) -> "WayCosts":
         """Return costs with which sending and reading a byte take the same time, and nothing else takes any."""
         work = Work(seconds, 0.0)
         return cls(work, work, Work(0.0, 0.0))
+
+    @classmethod
+    def of_calls(cls, call: Call, reading_call: Call) -> "WayCosts":
+        """Return costs with which only calls take time."""
+        work = Work(0.0, 0.0)
+        return cls(work, work, work, call, reading_call)
 
 
 class Arrival(NamedTuple):
@@ -64,10 +115,10 @@ class Arrival(NamedTuple):
 class Planner:
     """Makes the jobs of one iteration of a flow on a cluster.
 
-    Small messages travel in Ray's calls, and their bytes take no time. What a call takes is not counted.
+    Small messages travel in Ray's calls, and their bytes take no time.
     """
 
-    def __init__(self, flow: Flow, places: Places, cluster: Cluster, costs: ByteCosts) -> None:
+    def __init__(self, flow: Flow, places: Places, cluster: Cluster, costs: WayCosts) -> None:
         self.flow = flow
         self.places = places
         self.cluster = cluster
@@ -77,6 +128,7 @@ class Planner:
         self.done: dict[str, Positions] = {DRIVER: []}
         self.ended: dict[str, Positions] = defaultdict(list)
         self.arrivals: dict[Arrival, Positions] = {}
+        self.submitted: Positions = []  # the last call
 
     def add(self, uses: Uses, after: Positions) -> Positions:
         """Add a job that begins after others, and return its position."""
@@ -88,7 +140,7 @@ class Planner:
         """Return what a process uses that sends or reads so many bytes."""
         node = self.places[process]
         owner = self.cluster.owner(node)
-        seconds = size * work.core_seconds
+        seconds = work.seconds_of(size)
         return {
             Resource(Kind.CORE, process): seconds,
             Resource(Kind.CORES, owner): seconds,
@@ -122,7 +174,27 @@ class Planner:
         self.arrivals[Arrival(source, node)] = jobs
         self.ended[source] = jobs
 
-    def bring(self, sender: str, reader: str, source: str, size: int) -> Positions:
+    def start(self, task: Task, sent: Positions) -> Positions:
+        """Let the driver call a task, and Ray start it when its messages have been sent. Return the jobs of that."""
+        call = self.costs.reading_call if self.edges_to(task.name) else self.costs.call
+        if call is None:
+            return []
+        driver_node = self.cluster.owner(self.places[DRIVER])
+        submit = {
+            Resource(Kind.CORE, DRIVER): call.submit_seconds,
+            Resource(Kind.CORES, driver_node): call.submit_seconds,
+        }
+        self.submitted = self.add(submit, self.submitted)
+        node = self.cluster.owner(self.places[task.actor])
+        begin = {
+            Resource(Kind.CALL, task.name): call.start_seconds,
+            Resource(Kind.CORES, node): call.start_core_seconds,
+        }
+        return self.add(begin, [*self.submitted, *sent])
+
+    def bring(
+        self, sender: str, reader: str, source: str, size: int, after: Positions
+    ) -> Positions:
         """Return the jobs after which a message of a sender is in the store of a reader's node. It crosses once."""
         begin = Arrival(source, self.places[sender])
         end = Arrival(source, self.places[reader])
@@ -131,7 +203,7 @@ class Planner:
             add_uses(uses, self.work_of_kernel(begin.node, size))
             add_uses(uses, self.work_of_kernel(end.node, size))
             before = self.arrivals[begin]
-            self.arrivals[end] = self.add(uses, before)
+            self.arrivals[end] = self.add(uses, [*before, *after])
         return self.arrivals[end]
 
     def get(self, process: str, size: int, after: Positions) -> Positions:
@@ -158,12 +230,18 @@ class Planner:
     def plan_references(self) -> None:
         """Let each task read its messages when all have arrived, and put its own. The driver reads the results."""
         self.put_for_readers(DRIVER, [])
+        self.submitted = self.ended[DRIVER]
         for task in self.flow.tasks:
             edges = self.edges_to(task.name)
-            arrived = self.before(task)
+            before = self.before(task)
+            sent = list(before)
+            for edge in edges:
+                sent += self.put_of(edge.source)
+            started = self.start(task, sent)
+            arrived = [*before, *started]
             for edge in edges:
                 sender = self.flow.actor(edge.source)
-                arrived += self.bring(sender, task.actor, edge.source, edge.bytes)
+                arrived += self.bring(sender, task.actor, edge.source, edge.bytes, started)
             self.finish(task, edges, arrived)
         self.fetch_results()
 
@@ -171,12 +249,16 @@ class Planner:
         """Let the driver read each message between two actors, once per reader, and send it again by value."""
         for task in self.flow.tasks:
             edges = self.edges_to(task.name)
-            arrived = self.before(task)
+            before = self.before(task)
+            sent = list(before)
             for edge in edges:
                 after = [] if edge.source == DRIVER else self.fetch(edge)
-                sent = str(edge)
-                self.put(DRIVER, sent, edge.bytes, after)
-                arrived += self.bring(DRIVER, task.actor, sent, edge.bytes)
+                self.put(DRIVER, str(edge), edge.bytes, after)
+                sent += self.ended[str(edge)]
+            started = self.start(task, sent)
+            arrived = [*before, *started]
+            for edge in edges:
+                arrived += self.bring(DRIVER, task.actor, str(edge), edge.bytes, started)
             self.finish(task, edges, arrived)
         self.fetch_results()
 
@@ -196,10 +278,16 @@ class Planner:
             process = self.flow.actor(source)
             self.put(process, source, size, after)
 
+    def put_of(self, source: str) -> Positions:
+        """Return the jobs after which the message of a task is in the store of its node."""
+        sender = self.flow.actor(source)
+        node = self.places[sender]
+        return self.arrivals[Arrival(source, node)]
+
     def fetch(self, edge: Edge) -> Positions:
         """Let the driver read the message of an actor."""
         sender = self.flow.actor(edge.source)
-        arrived = self.bring(sender, DRIVER, edge.source, edge.bytes)
+        arrived = self.bring(sender, DRIVER, edge.source, edge.bytes, [])
         return self.get(DRIVER, edge.bytes, arrived)
 
     def fetch_results(self) -> None:
@@ -209,15 +297,20 @@ class Planner:
     def plan_stream(self) -> None:
         """Let sender, link and reader work on each message at the same time, once per reader."""
         for task in self.flow.tasks:
+            edges = self.edges_to(task.name)
             done = self.before(task)
-            for edge in self.edges_to(task.name):
-                done += self.stream(edge, task.actor)
+            if not edges:
+                done += self.start(task, list(done))
+            for edge in edges:
+                # Each message is a call of its own, because a message goes to its reader as soon as it is there.
+                started = self.start(task, self.done[edge.source])
+                done += self.stream(edge, task.actor, started)
             self.done[task.name] = done
         for edge in self.edges_to(DRIVER):
-            self.stream(edge, DRIVER)
+            self.stream(edge, DRIVER, [])
 
-    def stream(self, edge: Edge, reader: str) -> Positions:
-        """Let a message go to a reader, and return its job."""
+    def stream(self, edge: Edge, reader: str, started: Positions) -> Positions:
+        """Let a message go to a reader that has been started, and return its job."""
         sender = self.flow.actor(edge.source)
         uses = self.work_on(sender, edge.bytes, self.costs.send)
         add_uses(uses, self.work_on(reader, edge.bytes, self.costs.read))
@@ -225,7 +318,7 @@ class Planner:
         end = self.places[reader]
         if begin != end:
             add_uses(uses, self.cross(begin, end, edge.bytes))
-        after = self.done[edge.source]
+        after = [*self.done[edge.source], *started]
         jobs = self.add(uses, after)
         self.ended[edge.source] += jobs
         return jobs
@@ -246,14 +339,15 @@ PLANS = {
 
 
 def simulate_flow(
-    flow: Flow, places: Places, cluster: Cluster, path: Path, costs: ByteCosts
+    flow: Flow, places: Places, cluster: Cluster, path: Path, costs: WayCosts
 ) -> Outcome:
     """Return when an iteration of a flow ends, and what it uses."""
     planner = Planner(flow, places, cluster, costs)
     plan = PLANS[path]
     plan(planner)
     processes = [DRIVER, *flow.actors]
-    capacities = cluster.capacities(processes)
+    tasks = [task.name for task in flow.tasks]
+    capacities = cluster.capacities(processes, tasks)
     return simulate(planner.jobs, capacities)
 
 
@@ -262,9 +356,18 @@ def bytes_on_path(flow: Flow, path: Path) -> float:
 
     It is the time of an iteration in which a byte that is sent, and one that is read, take a second each.
     """
+    return seconds_alone(flow, path, WayCosts.of_bytes(1.0))
+
+
+def seconds_of_calls(flow: Flow, path: Path, call: Call, reading_call: Call) -> float:
+    """Return the time of an iteration on one node in which only calls take time."""
+    return seconds_alone(flow, path, WayCosts.of_calls(call, reading_call))
+
+
+def seconds_alone(flow: Flow, path: Path, costs: WayCosts) -> float:
+    """Return the time of an iteration on one node with as many cores, and as fast ones, as it can use."""
     machine = NodeMachine(pair_rate=inf, memory_rate=inf, fault_seconds=0.0, cores=inf)
     cluster = Cluster(machine, nodes=1, link_rate=inf)
     places = dict.fromkeys([DRIVER, *flow.actors], 0)
-    costs = ByteCosts.equal(1.0)
     outcome = simulate_flow(flow, places, cluster, path, costs)
     return outcome.seconds

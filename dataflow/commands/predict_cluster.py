@@ -32,7 +32,9 @@ from dataflow.report.cluster_forecast import (
     BLOCKS,
     forecast_table,
     say_assumptions,
+    say_calls,
     say_checks,
+    say_links,
 )
 from dataflow.report.render import print_table, print_text
 from dataflow.units import format_bytes
@@ -140,7 +142,7 @@ def check_case(case: Case) -> None:
         )
     if not messages:
         size = format_bytes(INLINED_BYTES)
-        raise UsageError(f"no message is larger than {size}, and smaller ones take no time here")
+        raise UsageError(f"no message is larger than {size}, and only larger ones are simulated")
     place(flow, case.cluster.nodes, case.placement)
 
 
@@ -214,13 +216,15 @@ def say_notes(
     forecasts: Sequence[Forecast], stored: ForecastFile, preset: ClusterPreset | None
 ) -> list[str]:
     """Return what the columns mean, how far the simulation was checked, and what is assumed."""
+    case = forecasts[0].asked.case
     lines = [
-        say_full(forecasts[0].asked.case),
-        "An iteration only moves data. Generation, training and the calls of Ray take time that is not in it.",
+        say_full(case),
+        "An iteration only moves data, and calls actors for that. Generation and training take time that is not in it.",
+        say_calls(stored, len(case.scaled_flow().tasks)),
     ]
     if preset:
         lines.append(say_assumptions(preset))
-    return [*lines, say_checks(stored.checks)]
+    return [*lines, *say_links(stored.checks, case.cluster), say_checks(stored.checks)]
 
 
 def say_full(case: Case) -> str:

@@ -3,9 +3,15 @@
 
 from collections.abc import Sequence
 
-from dataflow.cluster.costs import ForecastFile, LayoutCheck, load_forecast, typical_machine
+from dataflow.cluster.costs import (
+    CallCost,
+    ForecastFile,
+    LayoutCheck,
+    load_forecast,
+    typical_machine,
+)
 from dataflow.cluster.forecast import DRIVERS_CORE, Case, Forecast, Point, forecast
-from dataflow.cluster.hardware import Cluster, parse_rate
+from dataflow.cluster.hardware import Cluster, format_rate, parse_rate
 from dataflow.cluster.presets import LINK, ClusterPreset, load_presets
 from dataflow.cluster.ways import Path
 from dataflow.report.tables import (
@@ -31,6 +37,38 @@ def say_checks(checks: Sequence[LayoutCheck]) -> str:
     nodes = max(counts)
     measured = f"{near} of {len(checks)} measured times, on up to {nodes} nodes"
     return f"{NOT_MEASURED} It is within {GOAL_TEXT} of {measured} (docs/cluster.md)."
+
+
+def say_calls(stored: ForecastFile, calls: int) -> str:
+    """Return for how long so many calls of an iteration keep the driver's core busy, which is only known in part."""
+    cost = stored.call
+    least = format_milliseconds(calls * cost.submit_seconds, 2)
+    most = format_milliseconds(calls * stored.driver_seconds_at_most, 2)
+    of_all = f"so for {least} to {most} ms with the {calls:,} calls of an iteration"
+    return f"{say_call(cost, stored.driver_seconds_at_most)}, {of_all}."
+
+
+def say_call(cost: CallCost, at_most: float) -> str:
+    """Return what a call takes, without the dot at the end."""
+    one = format_milliseconds(cost.seconds, 2)
+    submitting = format_milliseconds(cost.submit_seconds, 2)
+    most = format_milliseconds(at_most, 2)
+    return (
+        f"A call takes {one} ms. The driver's core is simulated as busy for {submitting} ms of it, to submit it. "
+        f"It may be busy for up to {most} ms"
+    )
+
+
+def say_links(checks: Sequence[LayoutCheck], cluster: Cluster) -> list[str]:
+    """Return up to which rate links were measured, if those of a cluster are faster."""
+    fastest = max(check.link_rate for check in checks)
+    if cluster.nodes == 1 or cluster.link_rate <= fastest:
+        return []
+    rate = format_rate(fastest)
+    return [
+        f"Between nodes, the object store was measured up to {rate}. Here, a message crosses as fast as the link, "
+        "which Ray may not reach: references and the way through the driver may take longer."
+    ]
 
 
 def count_near(checks: Sequence[LayoutCheck]) -> int:
@@ -160,7 +198,9 @@ def forecast_sections() -> list[Section]:
         table = forecast_table(forecasts)
         tables.append(Section("cluster-presets", title, table=table, notes=notes))
     answer = Section("cluster-limit", "", "\n".join(answers))
-    return [answer, *tables, checks_section(stored.checks)]
+    call = say_call(stored.call, stored.driver_seconds_at_most)
+    calls = Section("cluster-calls", "", f"{call}.")
+    return [answer, *tables, calls, checks_section(stored.checks)]
 
 
 def checks_section(checks: Sequence[LayoutCheck]) -> Section:

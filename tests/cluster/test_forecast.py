@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forecast clusters: which resource is in use longest, and from how many rollouts on it is full."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from dataflow.cluster.check import OF_CAMPAIGNS, OF_TABLES, make_forecast
-from dataflow.cluster.costs import FORECAST, WayCost, load_forecast, typical_machine
+from dataflow.cluster.costs import (
+    FORECAST,
+    CallCost,
+    SizedFaults,
+    WayCalls,
+    WayCost,
+    load_forecast,
+    typical_machine,
+)
 from dataflow.cluster.forecast import Case, Forecast, Point, forecast
 from dataflow.cluster.hardware import Cluster, NodeMachine
 from dataflow.cluster.presets import load_presets
@@ -32,23 +41,42 @@ def way_cost(path, **changes):
         "copies": 2.0,
         "faults": 0.0,
         "fixed_seconds": 0.0,
+        "smallest_bytes": MB,
     }
     return WayCost(**values | changes)
 
 
 def test_copies_page_faults_and_the_rest_are_spread_over_the_bytes():
     cost = way_cost(Path.REFERENCES, faults=1000.0, fixed_seconds=0.001)
-    work = cost.byte_costs(MACHINE)
-    seconds = (2 * MB / (100 * MB) + 0.001 + 0.001) / (2 * MB)
-    assert work.send.core_seconds == pytest.approx(seconds)
-    assert work.read.core_seconds == pytest.approx(seconds)
+    work = cost.costs_on(MACHINE)
+    seconds = (2 * MB / (100 * MB) + 0.001 + 0.001) / 2
+    assert work.send.seconds_of(MB) == pytest.approx(seconds)
+    assert work.read.seconds_of(MB) == pytest.approx(seconds)
 
 
 def test_only_the_reader_of_a_direct_message_has_page_faults():
     cost = way_cost(Path.STREAM, path_bytes=1.0 * MB, faults=1000.0)
-    work = cost.byte_costs(MACHINE)
-    assert work.send.core_seconds == pytest.approx(0.02 / MB)
-    assert work.read.core_seconds == pytest.approx(0.021 / MB)
+    work = cost.costs_on(MACHINE)
+    assert work.send.seconds_of(MB) == pytest.approx(0.02)
+    assert work.read.seconds_of(MB) == pytest.approx(0.021)
+
+
+def test_smaller_messages_have_the_page_faults_of_their_size():
+    smaller = [SizedFaults(MB // 100, 1 / 4096)]
+    cost = way_cost(Path.REFERENCES, copies=0.0, faults=2 * MB / 1024, smaller=smaller)
+    work = cost.costs_on(MACHINE).send
+    per_byte = [work.seconds_of(size) / size for size in (MB // 100, MB // 10, MB, 10 * MB)]
+    assert per_byte == pytest.approx([1e-6 / 4096, 2.5e-6 / 4096, 4e-6 / 4096, 4e-6 / 4096])
+
+
+def test_calls_take_longer_on_a_machine_that_is_slow_with_them():
+    cost = CallCost(seconds=3.0, core_seconds=4.0, submit_seconds=1.0, source="")
+    way = way_cost(Path.REFERENCES, calls=WayCalls(call=cost, reading_call=cost))
+    call = way.costs_on(replace(MACHINE, call_factor=2.0)).call
+    assert call is not None
+    assert call.submit_seconds == 2.0
+    assert call.start_seconds == 4.0
+    assert call.start_core_seconds == 6.0
 
 
 def forecast_of(path, rollouts, trainers, nodes=1):
@@ -148,10 +176,15 @@ def test_a_missing_forecast_is_one_line(tmp_path):
         load_forecast(tmp_path / "none.json")
 
 
-def test_simulated_times_of_several_nodes_are_within_a_fifth_of_the_measured_ones():
+def test_all_simulated_times_are_within_a_fifth_of_the_measured_ones():
+    errors = {}
+    for number, check in enumerate(load_forecast(FORECAST).checks):
+        errors[number, check.layout, check.configuration] = check.error
+    assert max(map(abs, errors.values())) < 0.2, errors
+
+
+def test_simulated_times_of_several_nodes_are_of_several_links():
     checks = [check for check in load_forecast(FORECAST).checks if check.nodes > 1]
     rates = {round(check.link_rate * 8 / 1e9) for check in checks}
     assert rates == {1, 10, 25}
     assert {check.nodes for check in checks} == {2, 3}
-    errors = {(check.layout, check.configuration): check.error for check in checks}
-    assert max(map(abs, errors.values())) < 0.2, errors

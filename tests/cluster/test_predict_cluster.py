@@ -23,7 +23,9 @@ def test_a_preset_shows_all_ways_and_says_that_nothing_was_measured(capsys):
         "400 Gbit/s",
         "the driver's core",
         "Not measured: a simulation",
-        "An iteration only moves data.",
+        "An iteration only moves data, and calls actors for that.",
+        "with the 128 calls of an iteration",
+        "Between nodes, the object store was measured up to 25 Gbit/s.",
         "NeMo-RL#2414",
     ):
         assert words in text
@@ -46,6 +48,7 @@ def test_a_flow_of_ones_own_gets_copies_nodes_and_a_link(capsys):
     text = run(capsys, "--flow", TEXT, *words)
     assert "10 actors on 3 nodes, 0.8 GB per iteration" in text
     assert "25 Gbit/s" in text
+    assert "was measured up to" not in text
 
 
 def test_a_described_machine_is_used(capsys):
@@ -112,4 +115,4 @@ def test_wrong_flags_are_one_line(words, message):
 def test_a_forecast_of_a_preset_takes_about_a_second(capsys):
     begin = time.process_time()
     run(capsys, "--preset", "router-replay")
-    assert time.process_time() - begin < 1.0
+    assert time.process_time() - begin < 1.5

@@ -5,7 +5,17 @@ import pytest
 
 from dataflow.cluster.hardware import Cluster, NodeMachine, place
 from dataflow.cluster.simulation import Kind, Resource
-from dataflow.cluster.ways import ByteCosts, Path, Work, bytes_on_path, simulate_flow
+from dataflow.cluster.ways import (
+    Call,
+    Path,
+    SizedCost,
+    WayCosts,
+    Work,
+    bytes_on_path,
+    seconds_between,
+    seconds_of_calls,
+    simulate_flow,
+)
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.parser import parse_flow
@@ -16,7 +26,10 @@ SECOND = 1 / MB  # per byte: a message of 1 MB takes one second to send, and one
 MANY = 1e6
 MACHINE = NodeMachine(pair_rate=MANY * MB, memory_rate=MANY * MB, fault_seconds=0.0, cores=MANY)
 FREE = Work(0.0, 0.0)
-COSTS = ByteCosts(Work(SECOND, 0.0), Work(SECOND, 0.0), FREE)
+COSTS = WayCosts(Work(SECOND, 0.0), Work(SECOND, 0.0), FREE)
+# A call takes 0.5 s of the driver's core, and then 1.5 s in which it uses a core and a half.
+CALL = Call(submit_seconds=0.5, start_seconds=1.5, start_core_seconds=2.25)
+CALLED = WayCosts(Work(SECOND, 0.0), Work(SECOND, 0.0), FREE, CALL, CALL)
 
 
 def run(text, path, nodes=1, link_rate=MANY * MB, placement="blocks", costs=COSTS, **changes):
@@ -84,7 +97,7 @@ def test_two_nodes_of_one_machine_share_its_cores():
 
 
 def test_memory_is_shared_by_all_processes_of_a_node():
-    costs = ByteCosts(Work(SECOND, 1.0), Work(SECOND, 1.0), FREE)
+    costs = WayCosts(Work(SECOND, 1.0), Work(SECOND, 1.0), FREE)
     flow = parse_flow("a0, a1 -> b: 1MB")
     slow = NodeMachine(MB, MB, 0.0, cores=MANY)
     outcome = simulate_flow(
@@ -126,3 +139,76 @@ def test_the_demos_stages_run_one_after_the_other():
     assert paths == pytest.approx(
         {Path.REFERENCES: 352 + 448, Path.DRIVER: 352 + 448 + 2 * 256, Path.STREAM: 448}
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "seconds"),
+    [
+        # The first call, the message is sent (and read and sent again by the driver), the second call, and it is read.
+        (Path.REFERENCES, 2 + 1 + 1.5 + 1),
+        (Path.DRIVER, 2 + 1 + 1 + 1 + 1.5 + 1),
+        (Path.STREAM, 2 + 1.5 + 1),
+    ],
+)
+def test_a_task_begins_when_its_messages_were_sent_and_its_call_has_taken_its_time(path, seconds):
+    """The second call is submitted while the first one is under way."""
+    assert run("a -> b: 1MB", path, costs=CALLED).seconds == pytest.approx(seconds)
+
+
+def test_calls_are_submitted_one_after_the_other_by_the_drivers_core():
+    outcome = run("a0, a1, a2 -> b: 1MB", Path.REFERENCES, costs=CALLED)
+    assert outcome.busy[Resource(Kind.CORE, DRIVER)] == pytest.approx(4 * 0.5)
+    # The last of the three is submitted after 1.5 s, and sent 1.5 s + 1 s later. Then b is called, and reads all.
+    assert outcome.seconds == pytest.approx(1.5 + 1.5 + 1 + 1.5 + 3)
+
+
+def test_calls_at_the_same_time_share_the_cores_of_a_node():
+    two_cores = NodeMachine(MANY * MB, MANY * MB, 0.0, cores=2)
+    flow = parse_flow("a0, a1 -> b: 1MB")
+    call = Call(submit_seconds=0.0, start_seconds=1.0, start_core_seconds=1.5)
+    costs = WayCosts(FREE, FREE, FREE, call, call)
+    places = place(flow, 1, "pack")
+    outcome = simulate_flow(flow, places, Cluster(two_cores, 1, MB), Path.REFERENCES, costs)
+    # The first two need three cores, and have two.
+    assert outcome.seconds == pytest.approx(1.5 + 1)
+
+
+def test_a_call_that_reads_messages_can_take_longer():
+    slow = Call(submit_seconds=0.0, start_seconds=10.0, start_core_seconds=0.0)
+    costs = WayCosts(FREE, FREE, FREE, CALL, slow)
+    assert run("a -> b: 1MB", Path.STREAM, costs=costs).seconds == pytest.approx(2 + 10)
+
+
+def test_a_direct_message_does_not_wait_for_the_others_of_its_reader():
+    """The message of a is sent while b waits for it and makes its own; then that of b follows."""
+    call = Call(submit_seconds=0.0, start_seconds=1.0, start_core_seconds=0.0)
+    costs = WayCosts(Work(0.0, 0.0), Work(SECOND, 0.0), FREE, call, call)
+    text = "a -> b, c: 5MB; b -> c: 2MB"
+    assert run(text, Path.STREAM, costs=costs).seconds == pytest.approx(1 + 1 + 5 + 1 + 2)
+    assert run(text, Path.REFERENCES, costs=costs).seconds == pytest.approx(1 + 1 + 5 + 1 + 7)
+
+
+def test_without_ray_the_driver_calls_nothing():
+    outcome = run("a -> b: 1MB", Path.STREAM)
+    assert {resource.kind for resource in outcome.busy} == {Kind.CORE, Kind.CORES}
+    assert Resource(Kind.CORE, DRIVER) not in outcome.busy
+
+
+def test_calls_of_the_demos_flow_follow_each_other():
+    """Two are submitted while the first is under way."""
+    for path in Path:
+        seconds = seconds_of_calls(online_dpo(), path, CALL, CALL)
+        assert seconds == pytest.approx(0.5 + 3 * 1.5), path
+
+
+def test_page_faults_per_byte_depend_on_the_size_of_the_message():
+    costs = [SizedCost(1 * MIB, 1.0), SizedCost(4 * MIB, 2.0), SizedCost(16 * MIB, 6.0)]
+    sizes = (MIB // 2, MIB, 4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB)
+    found = [seconds_between(costs, size) for size in sizes]
+    assert found == pytest.approx([1.0, 1.0, 2.0, 4.0, 6.0, 6.0])
+    assert seconds_between([], MIB) == 0.0
+
+
+def test_a_message_takes_the_time_of_its_bytes_and_page_faults():
+    work = Work(1.0, 0.0, [SizedCost(10, 0.5), SizedCost(1000, 1.5)])
+    assert work.seconds_of(100) == pytest.approx(100 * (1.0 + 1.0))
