@@ -19,31 +19,49 @@ def returns_put(line: str, function: str, start: float) -> bool:
     """
     file, number = split_line(line)
     tree = read_tree(file, start)
-    found = None if tree is None else innermost_function(tree, number)
+    if tree is None:
+        return False
+    found = innermost_function(tree, number)
     if found is None or getattr(found, "name", "") != function:
         return False
-    nodes = list(walk_outside(ast.iter_child_nodes(found), INNER_FUNCTIONS))
+    body = ast.iter_child_nodes(found)
+    nodes = list(walk_outside(body, INNER_FUNCTIONS))
     puts = [node for node in nodes if is_put(node, number)]
     names = set(names_of(nodes, puts))
+    return any(is_reference(part, puts, names) for part in returned_parts(nodes))
+
+
+def is_reference(part: ast.AST, puts: list[ast.AST], names: set[str]) -> bool:
+    """Return whether an expression is one of these calls, or a name that has got its reference."""
+    if isinstance(part, ast.Name):
+        return part.id in names
+    return part in puts
+
+
+def returned_parts(nodes: list[ast.AST]) -> Iterator[ast.AST]:
+    """Yield what the return statements among these nodes give."""
     for node in nodes:
         if isinstance(node, ast.Return) and node.value is not None:
-            for part in parts_of(node.value):
-                is_named = isinstance(part, ast.Name) and part.id in names
-                if part in puts or is_named:
-                    return True
-    return False
+            yield from parts_of(node.value)
 
 
 def is_put(node: ast.AST, number: int) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) == PUT and spans(node, number)
+    """Return whether a node is a call of ray.put in this line."""
+    if not isinstance(node, ast.Call):
+        return False
+    is_called_so = last_name(node.func) == PUT
+    return is_called_so and spans(node, number)
 
 
 def names_of(nodes: list[ast.AST], puts: list[ast.AST]) -> Iterator[str]:
     """Yield the names that get the reference of one of these calls: "ref" of `ref = ray.put(rows)`."""
     for node in nodes:
-        if isinstance(node, ast.Assign) and node.value in puts:
-            for target in node.targets:
-                yield from targets_of(target)
+        if not isinstance(node, ast.Assign):
+            continue
+        if node.value not in puts:
+            continue
+        for target in node.targets:
+            yield from targets_of(target)
 
 
 def parts_of(value: ast.AST) -> Iterator[ast.AST]:
