@@ -27,7 +27,7 @@ def main():
     ray.init(num_cpus=4, object_store_memory=2 * 10**9)
     producer = Producer.remote()
     writer = Writer.remote()
-    for step in measured_steps(12):
+    for step in measured_steps(40):
         written = []
         stream = producer.stream.options(num_returns="streaming").remote(step)
         for reference in stream:

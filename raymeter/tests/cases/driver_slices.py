@@ -34,7 +34,7 @@ def main():
     rollout = Rollout.remote()
     trainers = [Trainer.remote() for _ in range(2)]
     halves = [slice(0, ROWS // 2), slice(ROWS // 2, ROWS)]
-    for step in measured_steps(20):
+    for step in measured_steps(60):
         batch = rollout.generate.remote(step)
         losses = []
         if not FIXED:

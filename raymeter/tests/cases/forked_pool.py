@@ -26,7 +26,7 @@ def main():
     ray.init(num_cpus=4, object_store_memory=2 * 10**9)
     workers = [Worker.remote() for _ in range(4)]
     pool = multiprocessing.get_context("fork").Pool(2)
-    for step in measured_steps(20):
+    for step in measured_steps(60):
         value = step + sum(pool.map(prepare, range(4)))
         batch = {"observations": np.full((1024, 8192), value, np.float32)}  # 32 MiB
         argument = ray.put(batch) if FIXED else batch

@@ -41,7 +41,7 @@ async def main():
     ray.init(num_cpus=4, object_store_memory=2 * 10**9)
     rollouts = [Rollout.remote() for _ in range(2)]
     trainers = [Trainer.remote() for _ in range(2)]
-    for step in measured_steps(20):
+    for step in measured_steps(60):
         await run_step(rollouts, trainers, step)
 
 

@@ -26,7 +26,7 @@ def train():
     ray.init(num_cpus=4, object_store_memory=2 * 10**9)
     rollout = Rollout.remote()
     trainer = Trainer.remote()
-    for step in measured_steps(12):
+    for step in measured_steps(60):
         batch = rollout.generate.remote(step)
         if not FIXED:
             batch = ray.get(batch)  # CAUSE

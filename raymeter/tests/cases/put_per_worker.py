@@ -27,7 +27,7 @@ def store(batch, workers):
 def main():
     ray.init(num_cpus=4, object_store_memory=2 * 10**9)
     workers = [Worker.remote() for _ in range(4)]
-    for step in measured_steps(15):
+    for step in measured_steps(60):
         batch = {"tokens": np.full((1600, 4096), step, np.int64)}  # 50 MiB
         references = store(batch, workers)
         losses = [

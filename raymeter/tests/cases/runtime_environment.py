@@ -30,7 +30,7 @@ def main():
     ray.init(num_cpus=4, object_store_memory=2 * 10**9, runtime_env=environment)
     rollout = Rollout.remote()
     trainer = Trainer.remote()
-    for step in measured_steps(20):
+    for step in measured_steps(80):
         batch = rollout.generate.remote(step)
         if not FIXED:
             batch = ray.get(batch)  # CAUSE

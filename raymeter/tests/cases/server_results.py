@@ -38,7 +38,7 @@ def main():
     ray.init(num_cpus=4, object_store_memory=2 * 10**9)
     server = Server.remote()
     workers = [Worker.remote() for _ in range(4)]
-    for step in measured_steps(20):
+    for step in measured_steps(80):
         ray.get(server.update.remote(step))
         ray.get([worker.pull.remote(server) for worker in workers])
 

@@ -21,7 +21,7 @@ def ask_service(question):
 
 def main():
     ray.init(num_cpus=8)
-    for _ in measured_steps(14):
+    for _ in measured_steps(40):
         answers = ray.get(
             [
                 ask_service.options(num_cpus=CPUS).remote(question)  # CAUSE
