@@ -18,7 +18,7 @@
 # make profile-examples     profile programs of others with raymeter, and try its advice (half an hour; docs/profile.md)
 # make cases                programs with known causes before and after their fix and under raymeter (40 minutes); FLAGS="--only NAMES"
 # make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
-# make profile-cost         what recording costs in CPU time (25 minutes on a machine that does nothing else)
+# make profile-cost         what recording costs in CPU time (20 minutes on a machine that does nothing else)
 # make profile-versions     profile a known program with three versions of Ray
 # make clean                remove the virtual environment, and the records and profiles of runs
 

@@ -162,65 +162,46 @@ def format_ms(milliseconds: float) -> str:
 
 def describe_costs(costs: dict[str, Any]) -> Section:
     """Return what recording costs programs that do as much as they can."""
-    rows = []
-    for cost in costs["programs"]:
-        rows.append(describe_cost(cost))
-        if cost.get("busy"):
-            rows.append(describe_busy(cost))
+    rows = [describe_cost(cost) for cost in costs["programs"]]
     headers = (
         "program",
         "per second",
         "CPU time, ms per round",
         "with raymeter (95 %)",
         "goal",
+        "by its own clocks",
         "start and end, s",
-        "what raymeter says of itself",
+        "what raymeter says of the whole run",
     )
-    pairs = max(len(cost["plain"]) for cost in costs["programs"])
+    pairs = max(len(cost["plain_ms"]) for cost in costs["programs"])
     sentence = (
-        f"CPU time of all processes of a program on {costs['cores']} cores in {pairs} pairs of runs, with and without "
-        f"raymeter{say_first_seconds(costs)}. Start and end happen once, and contain the analysis."
+        f"CPU time of all processes of a program on {costs['cores']} cores, in {pairs} pairs of windows of "
+        f"{costs['window_seconds']:g} s with recording switched on and off, in {costs['runs']} runs of each program, "
+        f"after the first {costs['first_seconds']:g} s, in which recording takes about 0.7 s more per process, and "
+        "up to 4 s for slow messages of several kinds. While it is off, a function that raymeter has wrapped takes "
+        f"{1e6 * costs['wrapper_seconds']:.2g} µs longer than without raymeter, which is not in these numbers. "
+        "Start and end happen once, and contain the analysis."
     )
     notes = [describe_origins([costs.get("origin")])]
     return Section("raymeter-cost", "", sentence, to_table(headers, rows), notes=notes)
 
 
-def say_first_seconds(costs: dict[str, Any]) -> str:
-    """Return what was not measured at the begin, in the middle of a sentence."""
-    if "first_seconds" not in costs:
-        return ""
-    seconds = costs["first_seconds"]
-    text = (
-        f", after the first {seconds:.0f} s, in which recording takes about 0.7 s more per process"
-    )
-    return f"{text}, and up to 4 s for slow messages of several kinds"
-
-
 def describe_cost(cost: dict[str, Any]) -> Row:
     """Return the line of a program."""
-    plain = [run["cpu_ms"] for run in cost["plain"]]
-    recorded = [run["cpu_ms"] for run in cost["recorded"]]
-    once = median(run["once_seconds"] for run in cost["recorded"])
-    once_plain = median(run["once_seconds"] for run in cost["plain"])
+    plain = cost["plain_ms"]
+    recorded = cost["recorded_ms"]
+    once = median(cost["once_recorded_seconds"])
+    once_plain = median(cost["once_plain_seconds"])
     return (
         cost["what"],
         f"{cost['per_second']:,.0f} {cost['unit']}",
         f"{typical_seconds(plain):.3g}",
         format_cost(recorded, plain),
         judge_cost(recorded, plain, cost["goal"]),
+        f"{median(cost['own_shares']):.1%}",
         f"{once_plain:.1f} -> {once:.1f}",
-        cost["recorded"][-1]["said"],
+        cost["said"],
     )
-
-
-def describe_busy(cost: dict[str, Any]) -> Row:
-    """Return the line of the same program without raymeter, which is as busy by itself as raymeter says it is."""
-    plain = [run["cpu_ms"] for run in cost["plain"]]
-    busy = [run["cpu_ms"] for run in cost["busy"]]
-    driver_us = 1e6 * median(seconds["driver"] for seconds in cost["busy_seconds"])
-    worker_us = 1e6 * median(seconds["worker"] for seconds in cost["busy_seconds"])
-    what = f"the same without raymeter, but busy for {driver_us:.0f} µs after each call and {worker_us:.0f} µs in it"
-    return what, "-", "-", format_cost(busy, plain), "-", "-", "-"
 
 
 def format_cost(recorded: Sequence[float], plain: Sequence[float]) -> str:

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what recording costs: the CPU time of programs with all of Ray's processes, with and without raymeter.
+"""Measure what recording costs: the CPU time of programs with all of Ray's processes, while it is on and off.
 
-    python raymeter/tests/measure_cost.py [--pairs 5] [--seconds 4] [--only NAME] [--output cost.json]
+    python raymeter/tests/measure_cost.py [--runs 2] [--pairs 50] [--seconds 0.6] [--only NAME] [--output F]
 
-Five programs do as much as they can. Each repeats its rounds, and prints the CPU time of its whole process tree per
-round, for some seconds after the first 12. So what happens once is not in it: in the first seconds, raymeter describes
-and measures messages of new kinds, for about 0.5 s per process, and writes the first ones without a limit of its share
-(recorder.FIRST_MESSAGE_SECONDS and EXTRA_SECONDS). The time of the whole command without all these seconds is listed
-apart: it has the start and the analysis in it. Runs with and without raymeter take turns, and each pair begins
-with the other one. The cost is the geometric mean of the pairs' ratios, with its 95 % interval.
+Five programs do as much as they can. Each repeats its rounds under raymeter. After the first 12 s, recording is
+switched off and on again in all of its processes, and each pair of windows has one with recording and one without, in
+turns the one or the other first. So both have the same processes, memory and cores, and what happens once is in
+neither: in the first seconds, raymeter describes and measures messages of new kinds, for about 0.5 s per process, and
+writes the first ones without a limit of its share (recorder.FIRST_MESSAGE_SECONDS and EXTRA_SECONDS). The cost is the
+geometric mean of the pairs' ratios of CPU time per round, with its 95 % interval. Ray's own work that grows because
+calls come more slowly is in it. What raymeter says that it took in the same windows is listed beside it. Windows are
+short, because the speed of a core that others use changes within seconds.
 
-The program of small calls also runs a third time per pair: without raymeter, but busy in the driver after each call,
-and in each method, for as long as raymeter says that it took there. What its CPU time grows by beyond that is work of
-Ray, which calls that come more slowly cause, and not work of raymeter.
+While recording is off, each function that raymeter has wrapped still looks at one variable before it calls the
+original. `measure_wrapper` measures that apart. The time of whole commands without all these seconds is listed, with
+and without raymeter: it has the start and the analysis in it.
 
-Nothing else may run on the machine. Five pairs take 25 minutes. `make publish` writes the table.
+Nothing else may run on the machine. It takes about 20 minutes. `make publish` writes the table.
 """
 
 import argparse
@@ -29,6 +31,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from origin import load_origin
 
@@ -38,76 +42,152 @@ KIB_100 = 100 * 2**10
 FIRST_SECONDS = 12.0  # in which raymeter spends what it may take once in each process
 QUIET_SECONDS = 1.5  # in which the last workers start
 MORE_ROUNDS = 5
-MAX_SECONDS = 240  # of a run
+LEAD_SECONDS = 0.5  # before each window, in which the first message after a pause is described
+MAX_SECONDS = 400  # of a run
 RESULT = "RESULT "
-BUSY_DRIVER = "BUSY_DRIVER_SECONDS"
-BUSY_WORKER = "BUSY_WORKER_SECONDS"
+CALLS = "raymeter.inside.calls"  # the module that has the recorder of a process
+WRAPPER_CALLS = 200_000
 COST = re.compile(r"Recording took (.+?)\.\s+Profile:", re.DOTALL)
 
 Round = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Program:
-    """A program. `make` starts its actors, and returns what plays a round."""
+class Playing:
+    """A program that has started: what plays one of its rounds, and its actor, which is a Switched."""
 
-    make: Callable[[], Round]
+    play_round: Round
+    actor: Any
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program. `make` starts its actor."""
+
+    make: Callable[[], Playing]
     what: str  # it does
     unit: str  # of what it does per second
     units: int  # per round
     goal: float  # share of the CPU time that recording may take
-    has_busy_runs: bool = False  # without raymeter, but as busy as with it
-
-
-@dataclass(frozen=True)
-class Busy:
-    """How long a program is busy by itself, in seconds per call."""
-
-    driver: float
-    worker: float
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was measured in the seconds after the warm-up."""
+    """What was measured in some seconds."""
 
     rounds: int
     seconds: float
     cpu_seconds: float
+
+    @property
+    def cpu_ms(self) -> float:
+        """Return the CPU time of a round."""
+        return 1e3 * self.cpu_seconds / self.rounds
+
+    @property
+    def round_ms(self) -> float:
+        return 1e3 * self.seconds / self.rounds
+
+
+@dataclass
+class Turns:
+    """The windows of a run, in pairs, and how long all of them took together.
+
+    `own_seconds` is the CPU time that recording took by its own clocks, of `recording_seconds` of CPU time while it was
+    on, also between the windows.
+    """
+
+    plain: list[Window] = field(default_factory=list)
+    recorded: list[Window] = field(default_factory=list)
+    seconds: float = 0.0
+    own_seconds: float = 0.0
+    recording_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Run:
     """One run of a program."""
 
-    cpu_ms: float  # per round
-    round_ms: float
+    turns: Turns  # without windows if the program is not recorded
     once_seconds: float  # of the whole command, without the first and the measured seconds
     said: str  # by raymeter about its own cost; "" without it
-    own: Busy | None = None  # what raymeter has taken per call; None without it
 
 
 @dataclass
 class Cost:
-    """The runs of a program, in pairs."""
+    """The CPU time per round of a program, in pairs of windows, and what happens once in its runs."""
 
     name: str
     what: str
     unit: str
-    per_second: float  # without raymeter, in the last run
     goal: float
-    plain: list[Run] = field(default_factory=list)
-    recorded: list[Run] = field(default_factory=list)
-    busy: list[Run] = field(default_factory=list)
-    busy_seconds: list[Busy] = field(default_factory=list)  # of those runs
+    per_second: float = 0.0  # in the windows without recording
+    plain_ms: list[float] = field(default_factory=list)
+    recorded_ms: list[float] = field(default_factory=list)
+    once_plain_seconds: list[float] = field(default_factory=list)
+    once_recorded_seconds: list[float] = field(default_factory=list)
+    own_shares: list[float] = field(
+        default_factory=list
+    )  # of the CPU time, which recording says it took, per run
+    said: str = ""
 
 
-def send_often() -> Round:
+class Switch:
+    """Switches recording in this process off and on again, with the budgets that it had."""
+
+    def __init__(self) -> None:
+        self.recorder: Any = None
+        self.time = 0.0
+        self.cpu_seconds = 0.0
+
+    def switch_off(self) -> None:
+        """Record nothing more until `switch_on`. Raise AttributeError if recording has ended, or is off."""
+        calls = sys.modules[CALLS]
+        calls.recorder.flush()
+        self.recorder, calls.recorder = calls.recorder, False
+        self.time = time.time()
+        self.cpu_seconds = time.process_time()
+
+    def switch_on(self) -> None:
+        """Go on. The budgets do not grow by the time that has passed meanwhile."""
+        passed = time.time() - self.time
+        cpu_passed = time.process_time() - self.cpu_seconds
+        recorder = self.recorder
+        recorder.started_at += passed
+        recorder.cpu_seconds += cpu_passed
+        recorder.cpu_at_start += cpu_passed
+        recorder.start_window(time.time())
+        sys.modules[CALLS].recorder = recorder
+
+
+def own_seconds() -> float:
+    """Return the CPU seconds that recording has taken in this process so far, by its own clocks."""
+    seconds: float = sys.modules[CALLS].recorder.all_own_seconds()
+    return seconds
+
+
+class Switched:
+    """The base class of the actors, which are switched together with the driver."""
+
+    def __init__(self) -> None:
+        self.switch = Switch()
+
+    def set_recording(self, is_on: bool) -> None:
+        if is_on:
+            self.switch.switch_on()
+        else:
+            self.switch.switch_off()
+
+    def own_seconds(self) -> float:
+        return own_seconds()
+
+
+def send_often() -> Playing:
     """Send 100 KiB to an actor, 50 times."""
     import numpy as np
     import ray
 
-    class Reader:
+    class Reader(Switched):
         def read(self, array):
             return len(array)
 
@@ -118,15 +198,15 @@ def send_often() -> Round:
         array[:] += 1.0
         ray.get([reader.read.remote(array) for _ in range(50)])
 
-    return play_round
+    return Playing(play_round, reader)
 
 
-def send_large() -> Round:
+def send_large() -> Playing:
     """Send 16 MiB to an actor, which returns 16 MiB."""
     import numpy as np
     import ray
 
-    class Worker:
+    class Worker(Switched):
         def work(self, batch):
             return batch["x"] + 1.0
 
@@ -137,15 +217,15 @@ def send_large() -> Round:
         batch["x"][::512] += 1.0
         ray.get(worker.work.remote(batch))
 
-    return play_round
+    return Playing(play_round, worker)
 
 
-def send_many_parts() -> Round:
+def send_many_parts() -> Playing:
     """Send a dict of 2,000 small arrays and 2,000 texts to an actor."""
     import numpy as np
     import ray
 
-    class Reader:
+    class Reader(Switched):
         def read(self, message):
             return len(message)
 
@@ -157,48 +237,30 @@ def send_many_parts() -> Round:
         message["array 0"] += 1.0
         ray.get(reader.read.remote(message))
 
-    return play_round
+    return Playing(play_round, reader)
 
 
-def call_often() -> Round:
-    """Call a method 200 times with a number, and be busy as long as the variables BUSY_DRIVER and BUSY_WORKER say."""
+def call_often() -> Playing:
+    """Call a method 200 times with a number."""
     import ray
 
-    driver_seconds = float(os.environ.get(BUSY_DRIVER, "0"))
-    worker_seconds = float(os.environ.get(BUSY_WORKER, "0"))
-
-    class Counter:
+    class Counter(Switched):
         def count(self, number):
-            if worker_seconds:
-                be_busy(worker_seconds)
             return number
 
     counter = ray.remote(Counter).remote()
 
-    def call(number):
-        ref = counter.count.remote(number)
-        if driver_seconds:
-            be_busy(driver_seconds)
-        return ref
-
     def play_round():
-        ray.get([call(number) for number in range(200)])
+        ray.get([counter.count.remote(number) for number in range(200)])
 
-    return play_round
-
-
-def be_busy(seconds: float) -> None:
-    """Use a CPU for some seconds."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+    return Playing(play_round, counter)
 
 
-def compute() -> Round:
+def compute() -> Playing:
     """Let an actor compute for some milliseconds."""
     import ray
 
-    class Worker:
+    class Worker(Switched):
         def work(self):
             return sum(number * number for number in range(200_000))
 
@@ -207,7 +269,7 @@ def compute() -> Round:
     def play_round():
         ray.get(worker.work.remote())
 
-    return play_round
+    return Playing(play_round, worker)
 
 
 PROGRAMS = {
@@ -225,26 +287,58 @@ PROGRAMS = {
         0.02,
     ),
     "small calls": Program(
-        call_often, "a method gets and returns a number, 200 in flight", "calls", 200, 0.05, True
+        call_often, "a method gets and returns a number, 200 in flight", "calls", 200, 0.05
     ),
     "computing": Program(compute, "a method computes for some milliseconds", "calls", 1, 0.02),
 }
 
 
-def play(name: str, seconds: float) -> None:
-    """Run a program, and print what it took after the warm-up."""
+def play(name: str, pairs: int, seconds: float) -> None:
+    """Run a program, and print what it took after the warm-up, in pairs of windows if it is recorded."""
     import ray
 
     ray.init(num_cpus=2, object_store_memory=10**9, logging_level="error")
-    play_round = PROGRAMS[name].make()
-    end = time.monotonic() + FIRST_SECONDS
-    while time.monotonic() < end:
-        play_round()
+    playing = PROGRAMS[name].make()
+    measure_window(playing.play_round, FIRST_SECONDS)
     time.sleep(QUIET_SECONDS)
     for _ in range(MORE_ROUNDS):
-        play_round()
-    window = measure_window(play_round, seconds)
-    print(RESULT + json.dumps(asdict(window)), flush=True)
+        playing.play_round()
+    turns = measure_turns(playing, pairs, seconds) if CALLS in sys.modules else Turns()
+    print(RESULT + json.dumps(asdict(turns)), flush=True)
+
+
+def measure_turns(playing: Playing, pairs: int, seconds: float) -> Turns:
+    """Measure windows with and without recording, in pairs, each pair beginning with the other one."""
+    import ray
+
+    switch = Switch()
+    turns = Turns()
+    begin = time.monotonic()
+    own_before = own_seconds() + ray.get(playing.actor.own_seconds.remote())
+    for pair in range(pairs):
+        is_recorded_first = pair % 2 == 0
+        for is_recorded in (is_recorded_first, not is_recorded_first):
+            if is_recorded:
+                lead, window = measure_after_lead(playing.play_round, seconds)
+                turns.recorded.append(window)
+                turns.recording_seconds += lead.cpu_seconds + window.cpu_seconds
+            else:
+                ray.get(playing.actor.set_recording.remote(False))
+                switch.switch_off()
+                _, window = measure_after_lead(playing.play_round, seconds)
+                turns.plain.append(window)
+                switch.switch_on()
+                ray.get(playing.actor.set_recording.remote(True))
+    own_after = own_seconds() + ray.get(playing.actor.own_seconds.remote())
+    turns.own_seconds = own_after - own_before
+    turns.seconds = time.monotonic() - begin
+    return turns
+
+
+def measure_after_lead(play_round: Round, seconds: float) -> tuple[Window, Window]:
+    """Return the time before a window, and the window."""
+    lead = measure_window(play_round, LEAD_SECONDS)
+    return lead, measure_window(play_round, seconds)
 
 
 def measure_window(play_round: Round, seconds: float) -> Window:
@@ -285,46 +379,32 @@ def cpu_seconds_of_tree(root: int) -> float:
     return total
 
 
-def run(name: str, seconds: float, is_recorded: bool, busy: Busy | None = None) -> Run:
-    """Run a program in a process of its own. `busy` is for a program that is not recorded."""
+def run(name: str, pairs: int, seconds: float, is_recorded: bool) -> Run:
+    """Run a program in a process of its own. Raise SystemExit if nothing was measured."""
     command = ["-m", "raymeter"] if is_recorded else []
-    words = [sys.executable, *command, __file__, "--play", name, "--seconds", str(seconds)]
+    flags = ["--play", name, "--pairs", str(pairs), "--seconds", str(seconds)]
+    words = [sys.executable, *command, __file__, *flags]
     paths = [str(SOURCE), os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)))
-    if busy is not None:
-        environment[BUSY_DRIVER] = str(busy.driver)
-        environment[BUSY_WORKER] = str(busy.worker)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
         done = subprocess.run(
             words, env=environment, cwd=folder, capture_output=True, text=True, timeout=MAX_SECONDS
         )
         passed = time.monotonic() - begin
-        own = read_own_seconds(Path(folder)) if is_recorded else None
     printed = [line for line in done.stdout.splitlines() if line.startswith(RESULT)]
     if not printed:
         raise SystemExit(f"{name}: nothing was measured\n{done.stdout}\n{done.stderr}")
-    window = Window(**json.loads(printed[0].removeprefix(RESULT)))
-    cpu_ms = 1e3 * window.cpu_seconds / window.rounds
-    round_ms = 1e3 * window.seconds / window.rounds
-    once_seconds = passed - FIRST_SECONDS - window.seconds
-    return Run(cpu_ms, round_ms, once_seconds, find_own_cost(done.stdout), own)
+    turns = read_turns(json.loads(printed[0].removeprefix(RESULT)))
+    once_seconds = passed - FIRST_SECONDS - turns.seconds
+    return Run(turns, once_seconds, find_own_cost(done.stdout))
 
 
-def read_own_seconds(folder: Path) -> Busy:
-    """Return what raymeter has taken per call of the program, by its own clocks, in the driver and in the workers."""
-    seconds = {"driver": 0.0, "worker": 0.0}
-    calls = 0
-    for path in folder.glob("raymeter-profiles/*/*.jsonl"):
-        events = [json.loads(line) for line in path.read_text().splitlines()]
-        reports = [event for event in events if event["event"] == "recorder"]
-        if not reports:
-            continue
-        role = events[0]["role"]
-        seconds[role] += reports[-1]["own_seconds"]
-        counted = [line["count"] for line in reports[-1]["counted"] if line["kind"] == "call"]
-        calls += sum(counted)
-    return Busy(seconds["driver"] / max(1, calls), seconds["worker"] / max(1, calls))
+def read_turns(printed: dict[str, Any]) -> Turns:
+    """Return what a program has printed about its windows."""
+    plain = [Window(**window) for window in printed["plain"]]
+    recorded = [Window(**window) for window in printed["recorded"]]
+    return Turns(**printed | {"plain": plain, "recorded": recorded})
 
 
 def find_own_cost(text: str) -> str:
@@ -333,56 +413,77 @@ def find_own_cost(text: str) -> str:
     return " ".join(found.group(1).split()) if found else ""
 
 
-def measure(name: str, pairs: int, seconds: float) -> Cost:
-    """Run a program in pairs, and print each ratio."""
+def measure(name: str, runs: int, pairs: int, seconds: float) -> Cost:
+    """Run a program under raymeter and without, in turns, and print the ratio of each pair of windows."""
     program = PROGRAMS[name]
-    cost = Cost(name, program.what, program.unit, 0.0, program.goal)
-    for pair in range(pairs):
-        is_recorded_first = pair % 2 == 0
-        for is_recorded in (is_recorded_first, not is_recorded_first):
-            runs = cost.recorded if is_recorded else cost.plain
-            runs.append(run(name, seconds, is_recorded))
-        plain, recorded = cost.plain[-1], cost.recorded[-1]
-        ratio = recorded.cpu_ms / plain.cpu_ms
-        print(f"  {plain.cpu_ms:.3f} -> {recorded.cpu_ms:.3f} ms: {ratio:.4f}", flush=True)
-        if program.has_busy_runs and recorded.own is not None:
-            busy = run(name, seconds, False, recorded.own)
-            cost.busy.append(busy)
-            cost.busy_seconds.append(recorded.own)
-            ratio = busy.cpu_ms / plain.cpu_ms
-            print(f"  as busy: {busy.cpu_ms:.3f} ms: {ratio:.4f} ({recorded.own})", flush=True)
-    cost.per_second = 1e3 * program.units / cost.plain[-1].round_ms
+    cost = Cost(name, program.what, program.unit, program.goal)
+    rates: list[float] = []
+    for _ in range(runs):
+        recorded = run(name, pairs, seconds, is_recorded=True)
+        plain = run(name, pairs, seconds, is_recorded=False)
+        cost.once_recorded_seconds.append(recorded.once_seconds)
+        cost.once_plain_seconds.append(plain.once_seconds)
+        cost.own_shares.append(recorded.turns.own_seconds / recorded.turns.recording_seconds)
+        cost.said = recorded.said
+        for without, with_it in zip(recorded.turns.plain, recorded.turns.recorded, strict=True):
+            cost.plain_ms.append(without.cpu_ms)
+            cost.recorded_ms.append(with_it.cpu_ms)
+            rates.append(1e3 * program.units / without.round_ms)
+            ratio = with_it.cpu_ms / without.cpu_ms
+            print(f"  {without.cpu_ms:.3f} -> {with_it.cpu_ms:.3f} ms: {ratio:.4f}", flush=True)
+    cost.per_second = median(rates)
     return cost
+
+
+def measure_wrapper() -> float:
+    """Return the CPU seconds by which a wrapper makes a call longer while recording is off."""
+    sys.path.insert(0, str(SOURCE))
+    from raymeter.inside import calls
+
+    def original() -> None:
+        """Do nothing."""
+
+    calls.recorder = False
+    wrapper = calls.in_scope(record=None)(original)
+    seconds = []
+    for function in (original, wrapper):
+        begin = time.process_time()
+        for _ in range(WRAPPER_CALLS):
+            function()
+        seconds.append(time.process_time() - begin)
+    without, with_it = seconds
+    return (with_it - without) / WRAPPER_CALLS
 
 
 def describe(cost: Cost) -> str:
     """Return the ratio of a program with its interval, and what raymeter says itself."""
     from raymeter.statistics import compare_pairs
 
-    recorded = [run.cpu_ms for run in cost.recorded]
-    plain = [run.cpu_ms for run in cost.plain]
-    ratio = compare_pairs(recorded, plain)
+    ratio = compare_pairs(cost.recorded_ms, cost.plain_ms)
     interval = f" ({ratio.low:.4f} to {ratio.high:.4f})" if ratio.has_interval else ""
     rate = f"{cost.per_second:,.0f} {cost.unit} per second"
-    said = cost.recorded[-1].said
-    return f"{cost.name}, {rate}: {ratio.value:.4f}{interval} times the CPU time. It says: {said}"
+    own = f"{median(cost.own_shares):.2%} by its own clocks"
+    measured = f"{ratio.value:.4f}{interval} times the CPU time, {own}"
+    return f"{cost.name}, {rate}: {measured}. It says: {cost.said}"
 
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--runs", type=int, default=2, help="of each program, with and without")
+    parser.add_argument("--pairs", type=int, default=50, help="of windows in a run")
+    parser.add_argument("--seconds", type=float, default=0.6, help="of a window")
     parser.add_argument("--only", choices=PROGRAMS)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--play", choices=PROGRAMS, help=argparse.SUPPRESS)
     flags = parser.parse_args(words)
     if flags.play:
-        play(flags.play, flags.seconds)
+        play(flags.play, flags.pairs, flags.seconds)
         return
-    sys.path.insert(0, str(SOURCE))
+    wrapper_seconds = measure_wrapper()
+    print(f"A wrapper takes {1e6 * wrapper_seconds:.2f} µs while recording is off")
     costs = []
     for name in [flags.only] if flags.only else PROGRAMS:
-        cost = measure(name, flags.pairs, flags.seconds)
+        cost = measure(name, flags.runs, flags.pairs, flags.seconds)
         print(describe(cost), flush=True)
         costs.append(cost)
     if flags.output:
@@ -390,6 +491,9 @@ def main(words: Sequence[str] | None = None) -> None:
             "origin": load_origin(),
             "cores": os.cpu_count(),
             "first_seconds": FIRST_SECONDS,
+            "window_seconds": flags.seconds,
+            "runs": flags.runs,
+            "wrapper_seconds": wrapper_seconds,
             "programs": [asdict(cost) for cost in costs],
         }
         flags.output.parent.mkdir(parents=True, exist_ok=True)

@@ -30,10 +30,12 @@ def test_the_scoreboard_has_its_origin(tmp_path: Path) -> None:
 def test_the_cost_of_recording_has_its_origin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = measure_cost.Run(1.0, 1.0, 1.0, "")
-    monkeypatch.setattr(measure_cost, "run", lambda name, seconds, is_recorded: run)
+    window = measure_cost.Window(1, 1.0, 1.0)
+    run = measure_cost.Run(measure_cost.Turns([window], [window], recording_seconds=1.0), 1.0, "")
+    monkeypatch.setattr(measure_cost, "run", lambda name, pairs, seconds, is_recorded: run)
+    monkeypatch.setattr(measure_cost, "measure_wrapper", lambda: 1e-7)
     path = tmp_path / "cost.json"
-    measure_cost.main(["--pairs", "1", "--only", "computing", "--output", str(path)])
+    measure_cost.main(["--runs", "1", "--only", "computing", "--output", str(path)])
     assert read(path)["origin"] == load_origin()
 
 

@@ -184,17 +184,28 @@ def test_no_folder_of_this_machine_is_recorded(tmp_path):
 def make_cost(factor, goal=0.02, pairs=5):
     """Return the record of a program that takes so many times the CPU time with raymeter."""
     noise = [0.001, -0.001, 0.002, -0.002, 0.0][:pairs]
-    plain = [{"cpu_ms": 10.0, "once_seconds": 4.0, "said": ""} for _ in noise]
-    recorded = [
-        {"cpu_ms": 10.0 * (factor + error), "once_seconds": 6.0, "said": "0.4 %"} for error in noise
-    ]
     return {
         "what": "a program",
         "unit": "calls",
         "per_second": 9_000.0,
         "goal": goal,
-        "plain": plain,
-        "recorded": recorded,
+        "plain_ms": [10.0 for _ in noise],
+        "recorded_ms": [10.0 * (factor + error) for error in noise],
+        "once_plain_seconds": [4.0],
+        "once_recorded_seconds": [6.0],
+        "own_shares": [0.011, 0.013],
+        "said": "0.4 %",
+    }
+
+
+def make_costs(*programs):
+    return {
+        "cores": 2,
+        "first_seconds": 12.0,
+        "window_seconds": 2.0,
+        "runs": 1,
+        "wrapper_seconds": 2e-7,
+        "programs": programs,
     }
 
 
@@ -207,13 +218,14 @@ def make_cost(factor, goal=0.02, pairs=5):
     ],
 )
 def test_the_cost_of_recording_is_judged_by_its_interval(factor, verdict):
-    (row,) = rows_of(publish.describe_costs({"cores": 2, "programs": [make_cost(factor)]}))
+    (row,) = rows_of(publish.describe_costs(make_costs(make_cost(factor))))
     assert row["goal"] == verdict
+    assert row["by its own clocks"] == "1.2%"
     assert row["start and end, s"] == "4.0 -> 6.0"
 
 
 def test_two_pairs_say_nothing_about_the_goal():
-    (row,) = rows_of(publish.describe_costs({"cores": 2, "programs": [make_cost(1.0, pairs=2)]}))
+    (row,) = rows_of(publish.describe_costs(make_costs(make_cost(1.0, pairs=2))))
     assert row["goal"] == "at most 2%: not known"
 
 
@@ -230,7 +242,7 @@ def test_a_part_of_the_page_says_where_its_records_come_from_or_that_they_do_not
     assert known == f"Measured on 2026-01-01, {place}, commit aaaaaaaaaa."
     assert publish.describe_origins([None]) == f"The records {UNKNOWN}"
     assert publish.describe_origins([ORIGIN, None]) == f"{known} Some records {UNKNOWN}"
-    (section,) = [publish.describe_costs({"cores": 2, "programs": [make_cost(1.0)]})]
+    (section,) = [publish.describe_costs(make_costs(make_cost(1.0)))]
     assert section.notes == [f"The records {UNKNOWN}"]
     program = make_program(0.4) | {"origins": {"profile": ORIGIN, "changes": ORIGIN}}
     assert publish.describe_programs([program]).notes[-1] == known
