@@ -525,14 +525,18 @@ def count_calls(monkeypatch, module, name) -> Counted:
     return counted
 
 
-def test_a_message_that_is_left_out_costs_no_readings_and_one_search_for_its_line(
-    made_recorder, put, monkeypatch
+@pytest.mark.parametrize(("is_driver", "searches"), [(True, 1), (False, 10)])
+def test_a_message_that_is_left_out_costs_no_readings_and_one_search_for_its_line_or_none(
+    made_recorder, put, monkeypatch, is_driver, searches
 ):
+    """In a driver, a message is left out like the last one of the same call. In a worker, the task may be another."""
+
     def put_often(count):
         for _ in range(count):
             put()
 
     monkeypatch.setattr(calls, "slow_kinds", by_class.ByClass())
+    made_recorder.is_driver = is_driver
     made_recorder.message_seconds = 1.0
     put_often(1)
     readings = count_calls(monkeypatch, calls, "readings")
@@ -541,10 +545,74 @@ def test_a_message_that_is_left_out_costs_no_readings_and_one_search_for_its_lin
     put_often(10)
     assert made_recorder.left_out_messages == 10
     assert readings.count == 0
-    assert lines.count == 10
+    assert lines.count == searches
     made_recorder.message_seconds = 1.0
     put()
     assert readings.count == 2
+    *_, last = written(made_recorder, "sent")
+    assert last["left_out"] == 10
+
+
+def put_over_the_budget(made_recorder, put, monkeypatch, between):
+    """Leave out four messages of one call over the budget, call `between`, and send another one."""
+    monkeypatch.setattr(calls, "slow_kinds", by_class.ByClass())
+    for number in range(6):
+        made_recorder.message_seconds = -1e9 if number else 1.0
+        if number == 5:
+            between()
+        put()
+
+
+def test_the_first_message_of_a_call_after_a_whole_window_is_written(
+    made_recorder, put, monkeypatch
+):
+    def wait():
+        for counter in made_recorder.message_counters.values():
+            counter.last -= 2 * recorder.MESSAGE_WINDOW_SECONDS
+
+    put_over_the_budget(made_recorder, put, monkeypatch, wait)
+    assert [event.get("left_out", 0) for event in written(made_recorder, "sent")] == [0, 4]
+
+
+def test_a_slow_message_of_a_known_call_is_not_left_out_like_the_others(
+    made_recorder, put, monkeypatch
+):
+    judged = count_calls(monkeypatch, calls, "note_speed")
+
+    def be_slow():
+        judged.count = 0
+        monkeypatch.setattr(recorder, "ALWAYS_SECONDS", 0.0)
+
+    put_over_the_budget(made_recorder, put, monkeypatch, be_slow)
+    assert judged.count == 1
+
+
+def test_an_error_while_a_message_is_left_out_ends_recording_and_not_the_program(
+    made_recorder, put, monkeypatch, capsys
+):
+    def fail():
+        def raise_error(*_):
+            raise ValueError("an unknown frame")
+
+        monkeypatch.setattr(calls.place, "key_of_call", raise_error)
+
+    put_over_the_budget(made_recorder, put, monkeypatch, fail)
+    assert calls.recorder is False
+    assert "recording ended" in capsys.readouterr().err
+
+
+def test_messages_that_a_task_reads_over_the_budget_are_left_out_by_what_is_known_of_it(
+    made_recorder, monkeypatch, put
+):
+    monkeypatch.setattr(calls.place, "running_line", lambda name: "")
+    monkeypatch.setattr(calls, "slow_kinds", by_class.ByClass())
+    judged = count_calls(monkeypatch, calls, "note_speed")
+    read = calls.make_deserialise_wrapper(lambda *_: {"x": 1})
+    for budget in [1.0] + [-1e9] * 5 + [1.0]:
+        made_recorder.message_seconds = budget
+        read(None, b"large" * 100, b"", Reference())
+    assert judged.count == 2
+    assert [event.get("left_out", 0) for event in written(made_recorder, "received")] == [0, 5]
 
 
 def test_a_message_of_a_slow_type_has_readings_although_it_is_over_the_budget(

@@ -256,6 +256,7 @@ def in_scope(record):
             if not current:
                 return original(*args, **kwargs)
             scope = current.enter()
+            scope.record = record
             result = None
             try:
                 result = original(*args, **kwargs)
@@ -305,7 +306,9 @@ def only_count(current, record, scope, end):
     seconds = end - scope.start
     if seconds >= (LEFT_OUT_SECONDS if scope.left_out else current.always_seconds):
         return False
-    counter = current.of_calls.get(place.key_of_call(record))
+    counter = current.of_calls.get(scope.key) if scope.key is not None else None
+    if counter is None:
+        counter = current.of_calls.get(place.key_of_call(record))
     if counter is None:
         return False
     # A call whose message is not written would be taken for one with a small message.
@@ -324,7 +327,6 @@ def write_event_of_scope(record, scope, end, args, kwargs, result):
     event["own_seconds"] = scope.own_seconds
     event["messages"] = scope.messages
     event["contained"] = scope.contained
-    scope.record = record
     record(event, scope, args, kwargs, result)
 
 
@@ -499,7 +501,12 @@ def make_serialise_wrapper(original):
                 small_in_row.set(kind, small + 1)
         else:
             small_in_row.set(kind, 0)
-            write_sent(before, last_readings(before), value, result)
+            after = last_readings(before)
+            is_over = (
+                before[1] is None and small < MANY_SMALL
+            )  # the budget, and the last one was fast
+            if not (is_over and leaves_out_known_sent(current, before, after, kind, result)):
+                write_sent(before, after, value, result)
         return result
 
     return serialise
@@ -520,6 +527,31 @@ def is_only_small(current, result):
         scope.small_bytes += result.total_bytes
     if parts.buffers:
         parts.clear()  # they may keep large objects
+    return True
+
+
+def leaves_out_known_sent(current, before, after, kind, result):
+    """Leave out a message over the budget without looking at it; return False if it is to be looked at.
+
+    It is left out like those before it of the same call of the user's code, and of the same type. `current` is the
+    recorder. Only a driver does that, because the same line of a worker may belong to several tasks.
+    """
+    scope = current.scope()
+    if scope is None or not current.is_driver:
+        return False
+    if isinstance(result, tuple) or getattr(result, "contained_object_refs", ()):
+        return False
+    try:
+        scope.key = place.key_of_call(scope.record, "message")
+        counter = current.known_messages.get(kind, {}).get(scope.key)
+        if counter is None or not current.leaves_out_known(counter, after[0] - before[0], after[0]):
+            return False
+    except Exception as error:  # the program goes on
+        stop(error)
+        return True
+    scope.left_out += 1
+    parts.clear()
+    current.spend_on_known_message(scope, time.time() - after[0])
     return True
 
 
@@ -548,6 +580,7 @@ def write_sent(before, after, value, result):
         parts.clear()
         if scope is not None:
             scope.left_out += 1
+            recorder.know_message(type(value), scope, key)
         return
     begin = extra_clock()
     event = {"event": "sent", "number": recorder.number(), "scope": scope.number if scope else 0}
@@ -811,7 +844,10 @@ def make_deserialise_wrapper(original):
             before = readings()
         value = original(context, data, metadata, reference, *args)
         if recorder:
-            write_received(before, last_readings(before), data, reference, args, value)
+            after = last_readings(before)
+            is_over = before[1] is None  # the budget, and the last one was fast
+            if not (is_over and leaves_out_known_read(current, before, after, reference, args)):
+                write_received(before, after, data, reference, args, value)
         return value
 
     return deserialise
@@ -820,6 +856,26 @@ def make_deserialise_wrapper(original):
 def is_small(current, data, tensors):
     """Return whether a message that is read is too small to be written, whatever it holds."""
     return not any(tensors) and len(data or b"") < current.min_bytes
+
+
+def leaves_out_known_read(current, before, after, reference, args):
+    """Leave out a message that was read over the budget, outside of calls; return False if it is to be looked at.
+
+    It is left out like those before it that the same task has read. `current` is the recorder.
+    """
+    has_tensors = bool(args and args[0])
+    if has_tensors or current.scope() is not None or reference is None or reference.is_nil():
+        return False
+    try:
+        key = "received", ray_internals.current_name(), *place.find_line()
+        counter = current.message_counters.get(key)
+        if counter is None or not current.leaves_out_known(counter, after[0] - before[0], after[0]):
+            return False
+    except Exception as error:  # the program goes on
+        stop(error)
+        return True
+    current.spend_on_known_message(None, time.time() - after[0])
+    return True
 
 
 @ending_recording

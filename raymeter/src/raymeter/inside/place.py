@@ -29,7 +29,7 @@ MAX_DEPTH = 6  # callers of a frame that get numbers with it
 MAX_LOOKED_AT = 8  # frames between two of the user's code
 numbers = itertools.count(1)  # of frames
 MAX_ENTRIES = 1_000
-entries = {}  # what was called -> frames up to Ray's function that the user has called, and its code
+entries = {}  # what was called, and who asks -> frames up to Ray's function that the user has called, and its code
 
 
 def kind_of(code):
@@ -176,33 +176,39 @@ def find_line():
     return line_of(find_frame())
 
 
-def key_of_call(called):
+def key_of_call(called, inner=""):
     """Return a key that tells a call of Ray by the user's code from all others, without its line, which takes longer.
 
-    `called` stands for the function of Ray that is wrapped. Between it and the one that the user calls, there are as
-    many frames as the last time, if that is the same function. If not, the user's frame is searched for.
+    `called` stands for the function of Ray that is wrapped, and `inner` for what it calls, if that asks: other frames
+    are between. Between here and the function that the user calls, there are as many frames as the last time, if that
+    is the same function. If not, the user's frame is searched for.
     """
-    known = entries.get(called)
+    asked = called, inner
+    known = entries.get(asked)
     if known is None:
-        return search_key_of_call(called)
+        return search_key_of_call(asked)
     depth, code = known
     try:
         entry = sys._getframe(depth)
     except ValueError:  # fewer frames
-        return search_key_of_call(called)
+        return search_key_of_call(asked)
     frame = entry.f_back
     if entry.f_code is not code or frame is None:
-        return search_key_of_call(called)
+        return search_key_of_call(asked)
     users = frame.f_code
     if kinds.get(id(users)) != USERS:
-        return search_key_of_call(called)
+        return search_key_of_call(asked)
     if users.co_name == "<listcomp>":
         return key_of_frame(called, frame)
     return called, frame.f_lasti, id(users)
 
 
-def search_key_of_call(called):
-    """Return what `key_of_call` returns, and remember where it was found for the next time."""
+def search_key_of_call(asked):
+    """Return what `key_of_call` returns, and remember where it was found for the next time.
+
+    `asked` has what was called, and who asks.
+    """
+    called, _ = asked
     frame = sys._getframe(1)
     for depth in range(MAX_FRAMES):
         caller = frame.f_back
@@ -210,7 +216,7 @@ def search_key_of_call(called):
             break
         if kind_of(caller.f_code) == USERS:
             if len(entries) < MAX_ENTRIES:
-                entries[called] = depth, frame.f_code
+                entries[asked] = depth, frame.f_code
             break
         frame = caller
     return key_of_frame(called, find_frame())

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 
-from . import ray_internals
+from . import by_class, ray_internals
 
 FLUSH_SECONDS = 0.5
 DRIVER_FLUSH_SECONDS = 0.2  # by the thread
@@ -54,6 +54,7 @@ EXTRA_SECONDS = {  # that measurements which are not needed for each message may
 }
 MIN_CALLS = 100  # in a window, below which no call is sampled
 MAX_PERIOD = 256  # one of so many small calls is written at least
+MAX_KNOWN = 1_000  # calls of which messages of one type are known
 MAX_EVENTS = 200_000  # lines per process; later ones are only counted
 NO_TASK = "f" * 32  # begins the id that Ray has outside of tasks
 NAMES_OF_MESSAGE = ("line", "by_name", "type")  # with which its kind is known
@@ -83,7 +84,8 @@ class CallScope:
     small_bytes = 0  # of the messages that are not written
     own_seconds = 0.0  # of the recorder, inside of the call, by the clock
     place = None  # line and function of the user's code, once they were looked for
-    record = None
+    record = None  # what writes its event
+    key = None  # of the call in the user's code, once a large message over the budget was looked at
 
     def __init__(self, number, outer):
         self.number = number
@@ -162,6 +164,9 @@ class Recorder:
         self.readings = 0  # of the clocks of a thread
         self.reading_seconds = 0.0  # that one of them takes
         self.message_counters = {}
+        self.known_messages = (
+            by_class.ByClass()
+        )  # of a type: key of a call -> counter of its messages
         self.left_out_messages = 0
         self.extra_seconds = dict.fromkeys(EXTRA_SECONDS, 0.0)
         self.first_seconds = 0.0  # of these, for the first measurement of each kind
@@ -190,6 +195,7 @@ class Recorder:
 
     def begin(self, missing):
         """Write the first line of the file, and see to it that the last one is written when this process ends."""
+        self.is_driver = not ray_internals.is_worker()
         self.write(self.describe_process(missing))
         self.flush()
         atexit.register(self.end)
@@ -217,7 +223,7 @@ class Recorder:
             "process": self.process,
             "pid": os.getpid(),
             "host": os.uname().nodename,
-            "role": "worker" if ray_internals.is_worker() else "driver",
+            "role": "driver" if self.is_driver else "worker",
             "ray": ray_internals.ray.__version__,
             "python": sys.version.split()[0],
             "start": self.started_at,
@@ -479,6 +485,33 @@ class Recorder:
         self.left_out_messages += 1
         return True
 
+    def know_message(self, kind, scope, key):
+        """Remember which counter the messages of this type have that a call sends, for those after it.
+
+        `key` has the counter. Nothing is remembered if the call has no key, or too many are known.
+        """
+        if scope.key is None:
+            return
+        counters = self.known_messages.get(kind)
+        if counters is None:
+            counters = {}
+            self.known_messages.set(kind, counters)
+        if len(counters) < MAX_KNOWN:
+            counters[scope.key] = self.message_counters[key]
+
+    def leaves_out_known(self, counter, seconds, end):
+        """Count a message over the budget that is left out, whose counter is known; return False if it may be written.
+
+        That is so if it is slow, or the first one after a whole window, as `describes_message` says.
+        """
+        is_slow = seconds >= ALWAYS_SECONDS
+        is_rare = end - counter.last >= MESSAGE_WINDOW_SECONDS
+        if is_slow or is_rare:
+            return False
+        counter.leave_out(seconds)
+        self.left_out_messages += 1
+        return True
+
     def write_message(self, key, event):
         """Write a message with the number of those like it that were left out before it, and their seconds.
 
@@ -547,6 +580,13 @@ class Recorder:
         """
         self.own_seconds += cpu_seconds
         scope = self.scope()
+        if scope is not None:
+            scope.own_seconds += seconds
+
+    def spend_on_known_message(self, scope, seconds):
+        """Add the time by the clock of a message that was left out because it is known, inside of a call or of none."""
+        seconds = min(seconds, MAX_COUNTED_SECONDS)
+        self.own_seconds += seconds
         if scope is not None:
             scope.own_seconds += seconds
 
