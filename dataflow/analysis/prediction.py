@@ -16,12 +16,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
-from statistics import fmean
+from statistics import fmean, median
 
 from dataflow.analysis.cost_model import SMALL_BYTES, MachineCosts
 from dataflow.analysis.stored_costs import CostFile, FittedMachine, StoredCost
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.flows.message import ACKNOWLEDGEMENT
+from dataflow.machine.samples import MachineSamples
 
 FITTED_CORES = 2  # of all machines of the campaigns
 TABLE = "headline"  # of campaigns: messages of 32 to 160 MiB
@@ -34,6 +35,7 @@ RETAINED = "--retain-memory"
 # Seconds of a page fault, from bare metal to memory that a hypervisor has taken back.
 LOWEST_PRICE = 0.05e-6
 HIGHEST_PRICE = 15e-6
+LEAST_FAULT_SECONDS = 1e-9  # less is an error of the measurement
 HOLDS = 0.15  # of the measured time, within which a prediction holds
 # Different in copies and page faults: most of both, few page faults, and a compiled graph.
 CHECKED = ("store driver-queue", "store refs --retain-memory", "graph shm")
@@ -74,6 +76,15 @@ class MachineSpeed:
         fewest = min(self.rates)
         share = self.rates[fewest] / fewest
         return min(share, *self.rates.values())
+
+
+def speed_of_samples(machine: MachineSamples, name: str, size: int) -> MachineSpeed:
+    """Return what was measured of a machine for messages of so many bytes per iteration: medians."""
+    counts = sorted({copies.threads for copies in machine.warm_copies})
+    rates = {count: median(machine.copies_of(size, count).rates) for count in counts}
+    fault = max(LEAST_FAULT_SECONDS, median(machine.fault_seconds(machine.just_freed)))
+    paused = median(machine.fault_seconds(machine.freed_before))
+    return MachineSpeed(name, machine.cores, rates, fault, paused)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@
     python3 -m dataflow predict --flow "rollout -> trainer: tokens int64 64MB"
     python3 -m dataflow predict --check --iteration-bytes 128MiB  measure three configurations, and compare
     python3 -m dataflow predict --preset router-replay           a cluster that one does not have (docs/cluster.md)
+    python3 -m dataflow predict --campaign                        keep what `make campaign` will measure here
 
 Each configuration costs a number of copies and of page faults, which were fitted to campaigns on several machines
 (docs/method.md). Another flow is predicted by its bytes.
@@ -22,7 +23,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from dataflow.analysis.prediction import (
@@ -35,15 +35,16 @@ from dataflow.analysis.prediction import (
     mean_seconds,
     measure_flow,
     predict,
+    speed_of_samples,
 )
 from dataflow.analysis.stored_costs import COSTS, load_costs
 from dataflow.catalogue.catalogue import TRANSPORTS
-from dataflow.commands import predict_cluster
+from dataflow.commands import predict_campaign, predict_cluster
 from dataflow.commands.machine import MACHINES, keep_measurement
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.flows.flow import Flow
-from dataflow.machine.samples import MachineSamples, load_machine
+from dataflow.machine.samples import load_machine
 from dataflow.plan.command_line import VerbParser, make_options, parse_with_options, words_of
 from dataflow.plan.options import FLAGS, RESULTS
 from dataflow.report.prediction_tables import (
@@ -63,7 +64,6 @@ GB = 1e9
 MICROSECOND = 1e-6
 MOST = 1e9  # of a rate or a time
 MAX_COUNT = 10_000  # of cores, and of runs
-LEAST_FAULT_SECONDS = 1e-9  # less is an error of the measurement
 # Flags that say which messages are predicted, and those that only say how --check measures.
 OF_MESSAGES = {"flow", "message"} | {flag.name for flag in FLAGS if flag.size}
 OF_CHECK = {"iterations", "warmup", "allow_disturbed", "timeout", "run_limit"}
@@ -74,11 +74,13 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
     parser = predict_cluster.ClusterParser(__doc__, "python3 -m dataflow predict [flags]")
     add_machine(parser)
     add_check(parser)
+    predict_campaign.add_options(parser)
     predict_cluster.add_options(parser)
     arguments, given = parse_with_options(parser, argv)
     predict_cluster.take_options(arguments, given)
     check_machine(arguments)
     check_measurement(arguments, given)
+    predict_campaign.check_options(arguments, given)
     return arguments, given
 
 
@@ -213,15 +215,6 @@ def describe_speed(arguments: argparse.Namespace) -> MachineSpeed:
     return MachineSpeed("A machine as given", cores, rates, arguments.fault_us * MICROSECOND)
 
 
-def speed_of_samples(machine: MachineSamples, name: str, size: int) -> MachineSpeed:
-    """Return what was measured of a machine for messages of so many bytes per iteration: medians."""
-    counts = sorted({copies.threads for copies in machine.warm_copies})
-    rates = {count: median(machine.copies_of(size, count).rates) for count in counts}
-    fault = max(LEAST_FAULT_SECONDS, median(machine.fault_seconds(machine.just_freed)))
-    paused = median(machine.fault_seconds(machine.freed_before))
-    return MachineSpeed(name, machine.cores, rates, fault, paused)
-
-
 def find_speed(arguments: argparse.Namespace, size: int) -> MachineSpeed:
     """Return the machine of the flags; with --check, measure it if they name none.
 
@@ -276,6 +269,8 @@ def main(argv: Sequence[str]) -> int:
     given; RecordError for a file that cannot be read or written.
     """
     arguments, given = parse_command(argv)
+    if arguments.campaign:
+        return predict_campaign.main(arguments.machine)
     flow = build_messages(given)
     if predict_cluster.is_asked(arguments):
         return predict_cluster.main(arguments, flow)

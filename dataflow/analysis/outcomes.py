@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare predictions with the campaign that was measured after them.
+
+A prediction that was made after the measurement proves nothing. So a file of predictions names its time and the boot of
+the machine, and only campaigns of this boot count in which each run has started later.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from statistics import fmean
+
+from dataflow.analysis.campaigns import Campaigns, boot_of
+from dataflow.analysis.kept_predictions import KeptPrediction, PredictionFile
+from dataflow.analysis.result import Result
+
+
+@dataclass(frozen=True)
+class PredictedTime:
+    """A prediction, and what a campaign has measured after it."""
+
+    predicted: KeptPrediction
+    mean_seconds: float  # of all timed iterations
+    typical_seconds: float  # of the medians of the runs
+
+    @property
+    def is_inside(self) -> bool:
+        """Return whether the measured mean lies in the predicted interval; False if there is none."""
+        if self.predicted.interval is None:
+            return False
+        low, high = self.predicted.interval
+        return low <= self.mean_seconds <= high
+
+
+def find_outcomes(file: PredictionFile, campaigns: Campaigns) -> list[PredictedTime]:
+    """Return what the first campaign after these predictions has measured on their boot; [] if there is none."""
+    for results in campaigns.values():
+        measured = [result for result in results if result.status == "ok"]
+        if measured and is_later(file, measured):
+            return compare(file.predictions, measured)
+    return []
+
+
+def is_later(file: PredictionFile, measured: Sequence[Result]) -> bool:
+    """Return whether all runs of a campaign have the boot of the predictions, and have started after these."""
+    for result in measured:
+        if boot_of(result) != file.boot:
+            return False
+        if any(run.started_at <= file.predicted_at for run in result.ok_runs):
+            return False
+    return True
+
+
+def compare(
+    predictions: Sequence[KeptPrediction], measured: Iterable[Result]
+) -> list[PredictedTime]:
+    """Return the outcome of each prediction that was measured without a disturbance, in their order."""
+    by_key = {}
+    for result in measured:
+        if not result.is_disturbed:
+            workload = result.workload
+            key = result.table, workload.flow, workload.bytes_per_iteration, result.label
+            by_key[key] = result
+    outcomes = []
+    for predicted in predictions:
+        key = predicted.table, predicted.flow, predicted.iteration_bytes, predicted.configuration
+        found = by_key.get(key)
+        if found is not None:
+            outcome = PredictedTime(predicted, fmean(found.seconds), found.typical_seconds)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def rms_error(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return by which share predicted times miss the measured ones: the root mean square of log(predicted/measured).
+
+    pairs: predicted and measured seconds, at least one pair.
+    """
+    squares = [log(predicted / measured) ** 2 for predicted, measured in pairs]
+    return exp(sqrt(fmean(squares))) - 1
