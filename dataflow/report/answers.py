@@ -7,13 +7,9 @@ from dataflow.analysis.campaigns import Row
 from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import Result
 from dataflow.report import tables
-from dataflow.report.campaign_tables import (
-    describe_boots,
-    describe_factor,
-    format_memory,
-    format_times,
-)
+from dataflow.report.campaign_tables import format_memory
 from dataflow.report.gpu_tables import answer_gpus
+from dataflow.report.machine_columns import format_factors, list_means, order_of
 from dataflow.report.suite_tables import describe_layout
 from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.units import format_bytes
@@ -43,20 +39,17 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> list[Se
 def build_one_node(rows: Sequence[Row]) -> Section:
     """Return the configurations whose readers own a copy, the fastest first: factor, memory, and failed runs if any."""
     copies = [row for row in rows if row.is_comparable]
-    copies.sort(key=lambda row: -row.factor.mean)
+    copies.sort(key=order_of)
     columns = (
         Column("configuration", lambda row: f"`{row.newest.name}`"),
-        Column("times as fast", format_times_as_fast),
+        Column("times as fast", format_factors),
         Column("peak memory GiB", format_memory),
         Column("failed runs", count_failures, is_optional=True),
     )
     table = make_table(copies, columns)
     size = format_bytes(rows[0].newest.workload.bytes_per_iteration)
-    interval = "on another boot, 95 %"
-    if boots := describe_boots([row.factor for row in copies if not row.is_baseline]):
-        interval += f", from {boots}"
     parts = [
-        f"how many times as fast as the demo's queues a configuration is (in brackets: {interval})",
+        "how many times as fast as the demo's queues a configuration is (by the means, one number per machine)",
         "the peak memory of all its processes together",
     ]
     if "failed runs" in table.headers:
@@ -64,11 +57,6 @@ def build_one_node(rows: Sequence[Row]) -> Section:
     *first, last = parts
     sentence = f"On Ray, {size} per iteration. Each row says {', '.join(first)}, and {last}."
     return Section("answers", "One node", sentence, table)
-
-
-def format_times_as_fast(row: Row) -> str:
-    """Return how many times as fast as the baseline a configuration is, with the interval; "1" for the baseline."""
-    return "1" if row.is_baseline else describe_factor(row.factor, has_boots=False)
 
 
 def count_failures(row: Row) -> str:
@@ -82,10 +70,10 @@ def count_failures(row: Row) -> str:
 
 
 def answer_views(rows: Sequence[Row]) -> str:
-    """Return the times of configurations whose readers get a view, and how many of their runs failed."""
+    """Return the mean times of configurations whose readers get a view, by machine, and how many runs failed."""
     times = []
     for row in rows:
-        text = f"`{row.newest.name}` takes {format_times(row)} ms"
+        text = f"`{row.newest.name}` takes {list_means(row)} ms"
         failures = count_failures(row)
         if failures != NO_FAILURE:
             text += f" (failed runs: {failures})"

@@ -3,11 +3,20 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
 
 from dataflow.analysis.campaigns import ENOUGH_BOOTS, MIN_BOOTS, Factor, Row, leave_one_out
-from dataflow.analysis.result import median_of
+from dataflow.analysis.stored_costs import load_costs
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
+from dataflow.report.machine_columns import (
+    FittedCosts,
+    factors_of,
+    format_factors,
+    machine_columns,
+    order_of,
+    slow_columns,
+)
 from dataflow.report.provenance import provenance
 from dataflow.report.sections import title_of
 from dataflow.report.tables import (
@@ -19,11 +28,6 @@ from dataflow.report.tables import (
     format_significant,
     make_table,
 )
-
-
-def format_times(row: Row, factor: float = 1e3) -> str:
-    """Return the range of the times per iteration, in milliseconds, or of the seconds of `factor` iterations."""
-    return format_range([factor * pair.new.typical_seconds for pair in row.pairs.values()])
 
 
 def format_boots(count: int) -> str:
@@ -49,29 +53,6 @@ def format_interval(factor: Factor) -> str:
     return f"{ends} ({format_boots(count)})"
 
 
-def describe_factor(factor: Factor, has_boots: bool = True) -> str:
-    """Return the mean of the ratios and, if there are enough boots, the interval.
-
-    The number of boots is beside it if they are few; without `has_boots`, the sentence or header around it has that.
-    """
-    text = format_factor(factor)
-    if factor.interval is None:
-        return text
-    ends = format_ends(factor.interval)
-    count = len(factor.by_boot)
-    if has_boots and count < ENOUGH_BOOTS:
-        ends += f", {format_boots(count)}"
-    return f"{text} ({ends})"
-
-
-def describe_boots(factors: Sequence[Factor]) -> str:
-    """Return what stands beside the intervals of factors: how many boots they come from; "" if these are enough."""
-    counts = [len(factor.by_boot) for factor in factors if factor.interval]
-    if not counts or min(counts) >= ENOUGH_BOOTS:
-        return ""
-    return f"{format_range(counts)} boots"
-
-
 def format_memory(row: Row) -> str:
     """Return the peak memory of all processes of a run in GiB, the largest of all campaigns."""
     return format_significant(row.peak_memory_bytes / 2**30)
@@ -82,40 +63,27 @@ def format_repeatability(row: Row) -> str:
     return f"×/÷ {row.repeatability:.3g}" if row.repeatability else "-"
 
 
-def format_times_memcpy(row: Row) -> str:
-    """Return the median of the campaigns; "-" for views."""
-    measured = [pair.new.times_memcpy for pair in row.pairs.values()]
-    known = [times for times in measured if times]
-    return format_significant(median_of([known]))
-
-
 def format_campaigns(row: Row) -> str:
     """Return how many campaigns a row has, and on how many boots."""
     return f"{len(row.pairs)} ({format_boots(len(row.boots))})"
 
 
-def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
-    """Return the columns of a table of campaigns; each factor has the memory that it costs beside it.
+def columns_of(rows: Sequence[Row], costs: FittedCosts) -> Sequence[Column]:
+    """Return the columns of a table of campaigns: what carries over to other machines, and the times on each of ours.
 
     The first baseline names the column of the factors, because a table has one baseline.
     """
     baseline = tables.short_label(rows[0].baseline)
     return (
         Column("configuration", lambda row: tables.short_label(row.newest)),
-        Column("ms per iteration", format_times),
-        Column(
-            f"times as fast as {baseline}",
-            lambda row: "1" if row.is_baseline else format_factor(row.factor),
-        ),
-        Column(
-            "on another boot (95 %)",
-            lambda row: "-" if row.is_baseline else format_interval(row.factor),
-        ),
+        Column("copies, page faults", costs.format),
+        *machine_columns(rows),
+        Column(f"times as fast as {baseline}, by machine", format_factors),
         Column("memory GiB", format_memory),
-        Column("within a campaign (95 %)", format_repeatability, 2),
-        Column("x memcpy", format_times_memcpy, 1),
-        Column("readers get", lambda row: tables.READERS.cell(row.newest), is_text=True),
-        Column("campaigns", format_campaigns, 3),
+        *slow_columns(rows),
+        Column("readers get", lambda row: tables.READERS.cell(row.newest), 1, is_text=True),
+        Column("within a campaign (95 %)", format_repeatability, 3),
+        Column("campaigns", format_campaigns, 4),
     )
 
 
@@ -140,39 +108,47 @@ def campaign_sections(rows: Sequence[Row]) -> list[Section]:
     groups = defaultdict[tuple[str, str], list[Row]](list)
     for row in rows:
         groups[row.newest.table, row.newest.workload.flow].append(row)
-    built = [build_campaign(table, group) for (table, _), group in groups.items()]
+    costs = FittedCosts(load_costs())
+    built = [build_campaign(table, group, costs) for (table, _), group in groups.items()]
     is_inside = leave_one_out(rows)
     return [*built, build_check(is_inside)] if is_inside else built
 
 
-def build_campaign(table: str, rows: list[Row]) -> Section:
+def build_campaign(table: str, rows: list[Row], costs: FittedCosts) -> Section:
     """Return the section of one table, the slowest configuration first, and views last."""
-    rows.sort(key=lambda row: (not row.is_comparable, row.factor.mean))
+    rows.sort(key=lambda row: (not row.is_comparable, -order_of(row)))
     chart = draw_factors(rows) if table == "headline" else None
-    cells = make_table(rows, columns_of(rows))
+    cells = make_table(rows, columns_of(rows, costs))
     title = title_of(rows[0].newest)
-    return Section(f"campaign-{table}", title, "", cells, chart, describe_campaigns(rows))
+    sentence = costs.say_machines(rows)
+    return Section(f"campaign-{table}", title, sentence, cells, chart, describe_campaigns(rows))
 
 
 def draw_factors(rows: Sequence[Row]) -> Chart | None:
-    """Return a chart of the factors with their intervals; None if there is none."""
+    """Return a chart of the factors, with a point for each machine; None if there is none."""
     marks = []
     for row in rows:
-        if row.is_comparable and not row.is_baseline:
-            mean = row.factor.mean
-            low, high = row.factor.interval or (mean, mean)
-            factor = describe_factor(row.factor, has_boots=False)
-            label = f"{factor}, {format_memory(row)} GiB"
-            marks.append(Mark(tables.short_label(row.newest), label, mean, low, high))
+        factors = [*factors_of(row).values()]
+        if factors and not row.is_baseline:
+            label = f"{format_factors(row)}; {format_memory(row)} GiB"
+            mark = Mark(
+                tables.short_label(row.newest),
+                label,
+                geometric_mean(factors),
+                min(factors),
+                max(factors),
+                points=factors,
+            )
+            marks.append(mark)
     if not marks:
         return None
-    boots = describe_boots([row.factor for row in rows])
+    baseline = rows[0].baseline
     caption = (
-        f"Line: where the factor lies on another boot with 95 % probability{boots and f' ({boots})'}. "
-        f"GiB: peak memory of all processes; that of {rows[0].baseline.label} is {describe_baseline_memory(rows)} GiB.",
+        "Each point is one machine: the mean time of the queues, divided by that of the configuration, in the same "
+        "campaigns. "
+        f"GiB: peak memory of all processes; that of {baseline.label} is {describe_baseline_memory(rows)} GiB.",
         *describe_campaigns(rows),
     )
-    baseline = rows[0].baseline
     title = describe_fastest_factor(rows) + title_of(baseline)
     axis = f"times as fast as {baseline.label} (logarithmic axis)"
     return Chart("campaigns", title, {"": marks}, axis, {}, caption)
@@ -187,18 +163,19 @@ def describe_baseline_memory(rows: Sequence[Row]) -> str:
 
 
 def describe_fastest_factor(rows: Sequence[Row]) -> str:
-    """Return the first line of the chart's title: the largest factor, if there are enough boots for an interval.
+    """Return the first line of the chart's title: the largest factors, if there are enough machines.
 
-    Without an interval, it would be a ranking that nobody can trust.
+    With fewer, it would be a ranking that nobody can trust.
     """
     comparable = [row for row in rows if row.is_comparable]
-    if any(row.factor.interval is None for row in comparable):
+    if any(len(factors_of(row)) < MIN_BOOTS for row in comparable):
         return ""
-    fastest = max(comparable, key=lambda row: row.factor.mean)
-    name = tables.short_label(fastest.newest)
-    factor = describe_factor(fastest.factor, has_boots=False)
-    memory = format_memory(fastest)
-    return f"{name} is {factor} times as fast as {rows[0].baseline.label}, with {memory} GiB.\n"
+    fastest = min(comparable, key=order_of)
+    factors = [*factors_of(fastest).values()]
+    return (
+        f"{tables.short_label(fastest.newest)} is {format_range(factors)} times as fast as {rows[0].baseline.label} on "
+        f"{len(factors)} machines, with {format_memory(fastest)} GiB.\n"
+    )
 
 
 def describe_outside(is_inside: Mapping[Row, bool]) -> str:

@@ -28,7 +28,7 @@ PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
 
 @dataclass(frozen=True)
 class Mark:
-    """The value of one configuration with its 95 % interval."""
+    """The value of one configuration with its 95 % interval, or with the values that it has on several machines."""
 
     name: str
     label: str  # on the right
@@ -37,6 +37,7 @@ class Mark:
     high: float
     is_view: bool = False  # a hollow dot, because its time does not include a copy
     segments: Mapping[str, float] = field(default_factory=dict)  # of a bar, by name
+    points: Sequence[float] = ()  # one per machine, which are drawn in place of value and interval
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Chart:
             )
 
     def draw_rows(self, axes: Any, marks: Sequence[Mark]) -> None:
-        """Draw a row per mark: a dot with the ends of its interval, or a bar of segments."""
+        """Draw a row per mark: a dot with the ends of its interval, a dot per machine, or a bar of segments."""
         shown = [*self.limits.values()]
         for mark in chain.from_iterable(self.panels.values()):
             shown += (mark.low, mark.high)
@@ -145,7 +146,18 @@ class Chart:
                 transform=axes.get_yaxis_transform(),
                 va="center_baseline",
             )
-            if not mark.segments:
+            style = style_of(mark.name, mark.is_view)
+            if mark.points:
+                heights = [y] * len(mark.points)
+                axes.plot(
+                    mark.points,
+                    heights,
+                    linestyle="",
+                    markersize=5,
+                    zorder=2.2,
+                    **style,
+                )
+            elif not mark.segments:
                 axes.plot(
                     (mark.low, mark.high),
                     (y, y),
@@ -154,9 +166,7 @@ class Chart:
                     solid_capstyle="butt",
                     zorder=2.1,
                 )
-                axes.plot(
-                    mark.value, y, markersize=6, zorder=2.2, **style_of(mark.name, mark.is_view)
-                )
+                axes.plot(mark.value, y, markersize=6, zorder=2.2, **style)
 
     def draw_bars(self, axes: Any, marks: Sequence[Mark]) -> None:
         """Draw a bar per mark, whose segments begin where the one before ends."""

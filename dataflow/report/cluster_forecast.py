@@ -159,17 +159,47 @@ def count_gpus(preset: ClusterPreset, point: Point) -> int:
     return preset.count_gpus(rollouts, trainers)
 
 
-def say_limit(name: str, preset: ClusterPreset, forecasts: Sequence[Forecast]) -> str:
-    """Return from how many GPUs on the driver is the limit of a preset, and what references take instead."""
+def limiting_gpus(preset: ClusterPreset, through_driver: Forecast) -> int | None:
+    """Return from how many GPUs on the driver's core is the limit of a preset; None if at no size simulated."""
+    full = through_driver.full_from
+    if full is None or full.limit != DRIVERS_CORE:
+        return None
+    return count_gpus(preset, full)
+
+
+def by_data_path(forecasts: Sequence[Forecast]) -> dict[tuple[Path, bool], Forecast]:
+    """Return forecasts by their data path, and whether memory is kept."""
     by_way: dict[tuple[Path, bool], Forecast] = {}
     for item in forecasts:
         key = (item.way.path, item.way.retains_memory)
         by_way[key] = item
+    return by_way
+
+
+def say_first_limit(limits: Sequence[int | None]) -> str:
+    """Return the answer of the page, from the GPUs from which on the driver is the limit of each preset."""
+    known = [gpus for gpus in limits if gpus is not None]
+    count = (
+        f"{len(known)} of {len(limits)} systems"
+        if len(known) < len(limits)
+        else f"{len(limits)} systems"
+    )
+    if not known:
+        return f"**In {len(limits)} systems that were simulated, the controller is the limit at no size.**"
+    first, last = min(known), max(known)
+    gpus = f"{first}" if first == last else f"{first} to {last}"
+    return (
+        f"**From {gpus} GPUs on, the controller is the limit, if all data goes through it.** This is simulated for "
+        f"{count}, and not measured ([below](#from-how-many-gpus-on-is-the-controller-the-limit))."
+    )
+
+
+def say_limit(name: str, preset: ClusterPreset, forecasts: Sequence[Forecast]) -> str:
+    """Return from how many GPUs on the driver is the limit of a preset, and what references take instead."""
+    by_way = by_data_path(forecasts)
     driver = by_way[Path.DRIVER, False]
-    full = driver.full_from
-    limit = "at no size that was simulated"
-    if full and full.limit == DRIVERS_CORE:
-        limit = f"from {count_gpus(preset, full)} GPUs on"
+    first = limiting_gpus(preset, driver)
+    limit = "at no size that was simulated" if first is None else f"from {first} GPUs on"
     gpus = count_gpus(preset, driver.asked)
     times = []
     for path in (Path.DRIVER, Path.REFERENCES):
@@ -188,19 +218,23 @@ def forecast_sections() -> list[Section]:
     """Return the answer for all presets, a table of each one, and the comparison with what was measured."""
     stored = load_forecast()
     answers = []
+    limits = []
     tables = []
     for name, preset in load_presets().items():
         case = case_of(preset, stored)
         forecasts = forecast(case, stored.ways)
         answers.append(say_limit(name, preset, forecasts))
+        through_driver = by_data_path(forecasts)[Path.DRIVER, False]
+        limits.append(limiting_gpus(preset, through_driver))
         title = f"{name}: {preset.title}, {preset.rollouts} rollouts, {preset.nodes} nodes"
         notes = [f"{say_assumptions(preset)} {NOT_MEASURED}"]
         table = forecast_table(forecasts)
         tables.append(Section("cluster-presets", title, table=table, notes=notes))
+    first = Section("cluster-first", "", say_first_limit(limits))
     answer = Section("cluster-limit", "", "\n".join(answers))
     call = say_call(stored.call, stored.driver_seconds_at_most)
     calls = Section("cluster-calls", "", f"{call}.")
-    return [answer, *tables, calls, checks_section(stored.checks)]
+    return [first, answer, *tables, calls, checks_section(stored.checks)]
 
 
 def checks_section(checks: Sequence[LayoutCheck]) -> Section:

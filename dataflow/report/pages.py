@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from common import demo
-from dataflow.analysis.campaigns import Factor, Row, combine, load_campaigns
+from dataflow.analysis.campaigns import Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
+from dataflow.analysis.kept_predictions import load_predictions
+from dataflow.analysis.outcomes import find_outcomes
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED, ratio
 from dataflow.analysis.stored_costs import load_costs
@@ -22,18 +24,17 @@ from dataflow.records import files
 from dataflow.report.answers import build_answers
 from dataflow.report.campaign_tables import (
     campaign_sections,
-    describe_boots,
     describe_campaigns,
-    describe_factor,
     format_memory,
-    format_times,
 )
 from dataflow.report.cluster_forecast import forecast_sections
 from dataflow.report.front_page import build_three_answers
 from dataflow.report.gpu_tables import gpu_sections
+from dataflow.report.machine_columns import divide_means, list_factors, list_means, times_of
+from dataflow.report.outcome_tables import outcome_sections
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
-from dataflow.report.tables import Column, Section, make_table
+from dataflow.report.tables import Column, Section, format_range, make_table
 from dataflow.units import format_bytes
 from dataflow.workers.variables import RETAIN_MEMORY
 
@@ -67,6 +68,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     agreement = build_agreement(RESULTS / "evidence" / "agreement")
     built = [Section("flags", "", table=flags), agreement, *gpu_sections(results)]
     built += forecast_sections()
+    built += build_outcomes()
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         built += [
@@ -80,6 +82,14 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     return built + campaign_sections(rows)
 
 
+def build_outcomes() -> list[Section]:
+    """Return how near the predictions came that were kept before a campaign."""
+    kept = load_predictions()
+    campaigns = load_campaigns(CAMPAIGNS) if kept else {}
+    outcomes = [find_outcomes(file, campaigns) for file in kept]
+    return outcome_sections(kept, outcomes)
+
+
 def build_claim(by_name: Mapping[str, Row]) -> Section:
     """Return how much the variables change references, and then a graph with the same variables beside them."""
     refs = by_name.get(SIMPLEST)
@@ -87,13 +97,14 @@ def build_claim(by_name: Mapping[str, Row]) -> Section:
     kept_graph = by_name.get("graph shm --retain-memory")
     if not (refs and kept_refs and kept_graph):
         return Section("claim", "")
-    gain = describe_factor(kept_refs.divide(refs))
-    graph_gain = describe_factor(kept_graph.divide(kept_refs))
+    gains = [*divide_means(kept_refs, refs).values()]
+    graph_gains = [*divide_means(kept_graph, kept_refs).values()]
+    machines = "one machine" if len(gains) == 1 else f"{len(gains)} machines"
     text = (
-        f"Four environment variables make Ray's plain references {gain} times as fast with large messages, and they "
-        f"then need {format_memory(kept_refs)} GiB of memory instead of {format_memory(refs)} GiB. With these "
-        f"variables on both sides, a compiled graph is {graph_gain} times as fast as references, with "
-        f"{format_memory(kept_graph)} GiB."
+        f"On {machines}, four environment variables make Ray's plain references {format_range(gains)} times as fast "
+        f"with large messages (by the means). References then need {format_memory(kept_refs)} GiB of memory instead of "
+        f"{format_memory(refs)} GiB. With these variables on both sides, a compiled graph is "
+        f"{format_range(graph_gains)} times as fast as references, with {format_memory(kept_graph)} GiB."
     )
     return Section("claim", "", text)
 
@@ -111,7 +122,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
         both = [by_name[name] for name in names]
         used += both
         times = [f"{format_demo_seconds(row)} s" for row in both]
-        factor = describe_factor(both[1].divide(both[0]))
+        factor = list_factors(divide_means(both[1], both[0]))
         memory = " and ".join(format_memory(row) for row in both)
         rows.append([place, *times, factor, memory])
     headers = (
@@ -126,23 +137,24 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
     sizes = [edge.bytes for edge in used[0].newest.workload.edges]
     note = (
         f"{demo.ITERATIONS} iterations, messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}. "
-        f"Here: {demo.ITERATIONS} times the suite's time per iteration in the steady state. Times as fast: in "
-        "brackets, on another boot (95 %). Memory: the largest peak of all processes together."
+        f"Here: {demo.ITERATIONS} times the suite's mean time per iteration in the steady state, on one machine after "
+        "the other. Memory: the largest peak of all processes together."
     )
     notes = [note, *describe_campaigns(used)]
     return Section("demo", "", commands, make_table(rows, columns), notes=notes)
 
 
 def format_demo_seconds(row: Row) -> str:
-    """Return the range of the seconds of as many iterations as the demo has."""
-    return format_times(row, factor=demo.ITERATIONS)
+    """Return the seconds of as many iterations as the demo has, on one machine after the other."""
+    return list_means(row, factor=demo.ITERATIONS)
 
 
 def demo_commands(by_name: Mapping[str, Row]) -> list[str]:
     """Return the commands of the scripts, with how long they take."""
     commands = []
     for name, script in SCRIPTS.items():
-        seconds = format_demo_seconds(by_name[name])
+        means = times_of(by_name[name]).values()
+        seconds = format_range([demo.ITERATIONS * times.mean for times in means])
         commands.append(f".venv/bin/python {script:40}  # iterations: about {seconds} seconds")
     # Without these names, it draws the newest records, which can be of a suite.
     plot = "plot_results.py results/store-*.json results/graph-*.json"
@@ -173,8 +185,8 @@ def build_advice(by_name: Mapping[str, Row]) -> Section:
         Column("configuration", lambda item: f"`{item['name']}`"),
         *(Column(header, itemgetter(key), is_text=True) for header, key in keys.items()),
         Column(
-            "ms in campaigns",
-            lambda i: format_times(by_name[i["name"]]) if i["name"] in by_name else "-",
+            "mean ms, by machine",
+            lambda i: list_means(by_name[i["name"]]) if i["name"] in by_name else "-",
         ),
     )
     return Section("advice", "", table=make_table(advice, columns))
@@ -230,11 +242,16 @@ def names_its_commit(program: str) -> bool:
     return "changes" in record.get("origins", {})
 
 
-def divide_step(name: str, system: Mapping[str, str], by_name: Mapping[str, Row]) -> Factor | None:
-    """Return how many times as fast a configuration is as the one that is similar to a system; None if not measured."""
+def divide_step(
+    name: str, system: Mapping[str, str], by_name: Mapping[str, Row]
+) -> dict[str, float]:
+    """Return, by boot, how many times as fast a configuration is as the one that is similar to a system.
+
+    Nothing if one of them was not measured.
+    """
     new = by_name.get(name)
     old = by_name.get(system["configuration"])
-    return new.divide(old) if new and old else None
+    return divide_means(new, old) if new and old else {}
 
 
 def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
@@ -243,8 +260,8 @@ def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
     def format_step(system: Mapping[str, str]) -> str:
         if name == system["configuration"]:
             return "as today"
-        factor = divide_step(name, system, by_name)
-        return describe_factor(factor, has_boots=False) if factor else "not measured"
+        factors = divide_step(name, system, by_name)
+        return list_factors(factors) if factors else "not measured"
 
     header = step
     if name in by_name:
@@ -253,24 +270,15 @@ def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
 
 
 def describe_steps(by_name: Mapping[str, Row]) -> str:
-    """Return what the factors of known systems are, with the sizes and boots of those of this benchmark."""
+    """Return what the factors of known systems are, with the sizes of the messages of this benchmark."""
     sizes = [edge.bytes for edge in by_name[BASELINE].newest.workload.edges]
     smallest = min(sizes) // MIB
     largest = format_bytes(max(sizes))
-    factors = []
-    for name in SYSTEMS["steps"].values():
-        for system in SYSTEMS["systems"]:
-            factor = divide_step(name, system, by_name)
-            if factor:
-                factors.append(factor)
-    interval = "on another boot, 95 %"
-    if boots := describe_boots(factors):
-        interval += f", from {boots}"
     return (
         "Each factor says how many times as fast. *The system itself*: after a change of it (in brackets: 95 % "
         f"interval). The last three columns: this benchmark, flat tensors of {smallest} to {largest}, compared with "
-        f"the most similar configuration (in brackets: {interval}). *Kept memory*: `--retain-memory`. *GiB*: the peak "
-        "memory of all processes together."
+        "the most similar configuration, by the means, on one machine after the other. *Kept memory*: "
+        "`--retain-memory`. *GiB*: the peak memory of all processes together."
     )
 
 

@@ -98,11 +98,6 @@ def by_median(result: Result) -> float:
     return result.typical_seconds * 1e3
 
 
-def range_of_means(name: str) -> list[float]:
-    times = [by_mean(result) for result in load_headline()[name]]
-    return [min(times), max(times)]
-
-
 def largest_memory(name: str) -> float:
     """Return the GiB of the run of all campaigns that needed most."""
     return max(result.peak_memory_bytes for result in load_headline()[name]) / GIB
@@ -115,26 +110,6 @@ def count_faults(run: Run) -> int:
 def faults_per_iteration(name: str) -> list[float]:
     """Return the page faults per iteration of each run of all campaigns."""
     return sorted(count_faults(run) / len(run.seconds) for run in runs_of(name))
-
-
-@says(
-    "docs/results.md",
-    "100 times the mean is {} to {} s for the queues, and {} to {} s for the graph",
-)
-def sums_of_100_iterations():
-    milliseconds = range_of_means(f"store driver-queue{KEPT}") + range_of_means(f"graph shm{KEPT}")
-    return [time / 10 for time in milliseconds]
-
-
-@says(
-    "docs/results.md",
-    "By the mean, which contains the slow iterations, references become {} times as fast.",
-)
-def gain_of_references_by_mean():
-    ratios = defaultdict(list)
-    for plain, kept in zip(load_headline()["store refs"], load_headline()[REFS], strict=True):
-        ratios[plain.environments[0]["boot"]].append(by_mean(plain) / by_mean(kept))
-    return [geometric_mean(map(geometric_mean, ratios.values()))]
 
 
 @says("docs/rdt.md", "(`peers nixl-read-thread`), they took {} ms.")
@@ -415,24 +390,6 @@ def distances_of_means(results: Sequence[Result]) -> list[float]:
 def others_over_nodes():
     others = [r for r in load_table("published/cluster") if r.name != "graph shm"]
     return [max(distances_of_means(others))]
-
-
-@says("docs/results.md", "the mean of `graph shm --retain-memory` is {} to {} ms, and that of `store refs "
-      "--retain-memory` {} to {} ms")  # fmt: skip
-def means_with_kept_memory():
-    return range_of_means(f"graph shm{KEPT}") + range_of_means(REFS)
-
-
-@says(
-    "docs/results.md",
-    "For the configurations without this flag, mean and median differ by {} % at most",
-)
-def distances_without_kept_memory():
-    distances = []
-    for name, results in load_headline().items():
-        if KEPT not in name:
-            distances += distances_of_means(results)
-    return [max(distances)]
 
 
 @says("docs/method.md", "took up to {} times as long")
