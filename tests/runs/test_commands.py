@@ -61,6 +61,7 @@ def test_predictions_are_checked_by_runs_of_three_configurations(tmp_path, run_s
     assert "not measured" not in finished.stdout
 
 
+@pytest.mark.slow
 def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path, measure_all):
     flags = (*KILOBYTES, "--iterations", "8", "--trace")
     printed, (record,) = measure_all("torch gloo", *flags, output=tmp_path / "record.json")

@@ -117,6 +117,7 @@ def add(path, find_line, addition):
     path.write_text("".join(lines))
 
 
+@pytest.mark.slow
 def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_chart(tmp_path):
     copy_project(tmp_path)
     for name, find_line, addition in ADDITIONS:
@@ -142,7 +143,7 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
     assert re.search("torch clone +1 x 20 ", run("--suite", "benchmark", "--dry-run"))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == QUICK else pytest.mark.long)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == QUICK else pytest.mark.long)
                                   for name in EXAMPLES])  # fmt: skip
 def test_an_example_is_faster_after_its_change_than_before(cluster, name):
     environment = os.environ | {"RAY_ADDRESS": cluster[1], "RAY_AUTH_MODE": "disabled"}

@@ -24,13 +24,21 @@ ONE_OF_EACH_GROUP = [
     pytest.param("rdt", "gloo", marks=pytest.mark.long), pytest.param("store", "refs", marks=pytest.mark.long),
     pytest.param("graph", "shm", marks=pytest.mark.long),
 ]  # fmt: skip
+# Those of `make test` that take longest. `make test-slow` provokes them.
+SLOW = (
+    "the script is killed",
+    "a producer is killed before NIXL reads from it, without Ray",
+    "an actor hangs in C",
+)
 UNSHARED = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
 IS_ROOT = UNSHARED.returncode == 0
 
 
 def mark(fault):
-    """Return a case of the test below: only `--all` runs what is not quick."""
+    """Return a case of the test below: only `--all` runs what is not quick, and --slow what takes long."""
     marks = [] if fault.is_quick else [pytest.mark.long]
+    if fault.name in SLOW:
+        marks.append(pytest.mark.slow)
     if fault.command.startswith("peers "):
         marks.append(pytest.mark.study("external_systems"))
     return pytest.param(fault, id=fault.name, marks=marks)

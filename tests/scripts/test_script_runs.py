@@ -17,7 +17,8 @@ STORE, GRAPH = (
     ROOT / "ray_cg_simulate_chat_learn_data_flow.py",
 )
 CASES = [  # each transport with a cluster of its own or with a shared one, which goes on after the run
-    (STORE, "driver-queue", False), (STORE, "refs", True), (GRAPH, "shm", True),
+    pytest.param(STORE, "driver-queue", False, marks=pytest.mark.slow),
+    (STORE, "refs", True), (GRAPH, "shm", True),
     pytest.param(STORE, "ref-queue", True, marks=pytest.mark.long),
     pytest.param(GRAPH, "pickle", False, marks=pytest.mark.long),
 ]  # fmt: skip
@@ -58,7 +59,7 @@ def find_actors(script):
 
 
 @pytest.mark.parametrize(("script", "fault", "code", "message"), [
-    (STORE, "kill", 1, "(policy|reference|reward) died"),
+    pytest.param(STORE, "kill", 1, "(policy|reference|reward) died", marks=pytest.mark.slow),
     pytest.param(GRAPH, "kill", 1, "(policy|reference|reward) died", marks=pytest.mark.long),
     pytest.param(STORE, signal.SIGINT, 130, "interrupted after [0-9]+ timed iterations", marks=pytest.mark.long),
     pytest.param(GRAPH, signal.SIGTERM, 130, "interrupted after [0-9]+ timed iterations", marks=pytest.mark.long),

@@ -116,6 +116,7 @@ except SuiteError as error:
 
 
 @pytest.mark.runs
+@pytest.mark.slow
 def test_models_for_which_ray_has_no_gpu_are_named_in_one_line():
     words = [sys.executable, "-c", LATE]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False, text=True, timeout=200)

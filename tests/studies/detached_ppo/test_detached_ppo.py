@@ -86,7 +86,7 @@ ROUNDS = (
 
 
 @pytest.mark.parametrize(("configuration", "flags"), [
-    ("store by-value", ""),
+    pytest.param("store by-value", "", marks=pytest.mark.slow),
     pytest.param("store replay-buffer", "", marks=pytest.mark.long),
     pytest.param("torch mapped", "--makers 1 --ppo-trainers 2", marks=pytest.mark.long),
 ])  # fmt: skip
