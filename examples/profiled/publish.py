@@ -174,9 +174,10 @@ def describe_costs(costs: dict[str, Any]) -> Section:
         "what raymeter says of the whole run",
     )
     pairs = max(len(cost["plain_ms"]) for cost in costs["programs"])
+    runs = "one run" if costs["runs"] == 1 else f"{costs['runs']} runs"
     sentence = (
         f"CPU time of all processes of a program on {costs['cores']} cores, in {pairs} pairs of windows of "
-        f"{costs['window_seconds']:g} s with recording switched on and off, in {costs['runs']} runs of each program, "
+        f"{costs['window_seconds']:g} s with recording switched on and off, in {runs} of each program, "
         f"after the first {costs['first_seconds']:g} s, in which recording takes about 0.7 s more per process, and "
         "up to 4 s for slow messages of several kinds. While it is off, a function that raymeter has wrapped takes "
         f"{1e6 * costs['wrapper_seconds']:.2g} µs longer than without raymeter, which is not in these numbers. "
