@@ -93,8 +93,8 @@ class Window:
 class Turns:
     """The windows of a run, in pairs, and how long all of them took together.
 
-    `own_seconds` is the CPU time that recording took by its own clocks, of `recording_seconds` of CPU time while it was
-    on, also between the windows.
+    `own_seconds` is the CPU time that recording took by its own clocks, of `recording_seconds` of CPU time in the
+    windows with recording, and directly before them.
     """
 
     plain: list[Window] = field(default_factory=list)
@@ -308,7 +308,10 @@ def play(name: str, pairs: int, seconds: float) -> None:
 
 
 def measure_turns(playing: Playing, pairs: int, seconds: float) -> Turns:
-    """Measure windows with and without recording, in pairs, each pair beginning with the other one."""
+    """Measure windows with and without recording, in pairs. The first pair begins with recording, the next one without.
+
+    The CPU time before a window counts for what recording takes, too, but not what passes while it is switched.
+    """
     import ray
 
     switch = Switch()

@@ -38,7 +38,10 @@ def find(program: Program, steps: Steps) -> list[Finding]:
 
 
 def make_finding(finder: Finder, line: Line, gets: Sequence[Call]) -> Finding:
-    """Return the finding of a line of ray.put: what its calls take, and those of ray.get for the same values."""
+    """Return the finding of a line of ray.put: what its calls take, and the ray.get of what its tasks have put.
+
+    Tasks are told apart by their names. If one has two such lines, each finding has all of these ray.get.
+    """
     names = {call.by_name for call in line.calls}
     again = [call for call in gets if gets_put(finder.program, call, names)]
     savings = [finder.saving_of_call(call, call.weight) for call in line.calls]

@@ -505,7 +505,7 @@ def make_serialise_wrapper(original):
             is_over = (
                 before[1] is None and small < MANY_SMALL
             )  # the budget, and the last one was fast
-            if not (is_over and leaves_out_known_sent(current, before, after, kind, result)):
+            if not (is_over and leave_out_if_known_sent(current, before, after, kind, result)):
                 write_sent(before, after, value, result)
         return result
 
@@ -530,11 +530,13 @@ def is_only_small(current, result):
     return True
 
 
-def leaves_out_known_sent(current, before, after, kind, result):
-    """Leave out a message over the budget without looking at it; return False if it is to be looked at.
+def leave_out_if_known_sent(current, before, after, kind, result):
+    """Leave out a message over the budget like those before it of the same call of the user's code, and of its type.
 
-    It is left out like those before it of the same call of the user's code, and of the same type. `current` is the
-    recorder. Only a driver does that, because the same line of a worker may belong to several tasks.
+    Return True if nothing remains to be done: it was left out, or recording has ended. The caller has found that the
+    budget is spent. `current` is the recorder, and `kind` the type of the value. Only a driver does that, because the
+    same line of a worker may belong to several tasks. It also sets `scope.key`, which `remember_counter` and
+    `only_count` need.
     """
     scope = current.scope()
     if scope is None or not current.is_driver:
@@ -544,7 +546,9 @@ def leaves_out_known_sent(current, before, after, kind, result):
     try:
         scope.key = place.key_of_call(scope.record, "message")
         counter = current.known_messages.get(kind, {}).get(scope.key)
-        if counter is None or not current.leaves_out_known(counter, after[0] - before[0], after[0]):
+        if counter is None or not current.count_if_left_out(
+            counter, after[0] - before[0], after[0]
+        ):
             return False
     except Exception as error:  # the program goes on
         stop(error)
@@ -580,7 +584,7 @@ def write_sent(before, after, value, result):
         parts.clear()
         if scope is not None:
             scope.left_out += 1
-            recorder.know_message(type(value), scope, key)
+            recorder.remember_counter(type(value), scope, key)
         return
     begin = extra_clock()
     event = {"event": "sent", "number": recorder.number(), "scope": scope.number if scope else 0}
@@ -846,7 +850,7 @@ def make_deserialise_wrapper(original):
         if recorder:
             after = last_readings(before)
             is_over = before[1] is None  # the budget, and the last one was fast
-            if not (is_over and leaves_out_known_read(current, before, after, reference, args)):
+            if not (is_over and leave_out_if_known_read(current, before, after, reference, args)):
                 write_received(before, after, data, reference, args, value)
         return value
 
@@ -858,10 +862,11 @@ def is_small(current, data, tensors):
     return not any(tensors) and len(data or b"") < current.min_bytes
 
 
-def leaves_out_known_read(current, before, after, reference, args):
-    """Leave out a message that was read over the budget, outside of calls; return False if it is to be looked at.
+def leave_out_if_known_read(current, before, after, reference, args):
+    """Leave out a message that was read over the budget, outside of calls, like those before it of the same task.
 
-    It is left out like those before it that the same task has read. `current` is the recorder.
+    Return True if nothing remains to be done: it was left out, or recording has ended. The caller has found that the
+    budget is spent. `current` is the recorder.
     """
     has_tensors = bool(args and args[0])
     if has_tensors or current.scope() is not None or reference is None or reference.is_nil():
@@ -869,7 +874,9 @@ def leaves_out_known_read(current, before, after, reference, args):
     try:
         key = "received", ray_internals.current_name(), *place.find_line()
         counter = current.message_counters.get(key)
-        if counter is None or not current.leaves_out_known(counter, after[0] - before[0], after[0]):
+        if counter is None or not current.count_if_left_out(
+            counter, after[0] - before[0], after[0]
+        ):
             return False
     except Exception as error:  # the program goes on
         stop(error)

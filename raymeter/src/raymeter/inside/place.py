@@ -176,14 +176,15 @@ def find_line():
     return line_of(find_frame())
 
 
-def key_of_call(called, inner=""):
-    """Return a key that tells a call of Ray by the user's code from all others, without its line, which takes longer.
+def key_of_call(called, asked_by=""):
+    """Return a key of the place in the user's code that calls Ray: its instruction. All calls from there have it.
 
-    `called` stands for the function of Ray that is wrapped, and `inner` for what it calls, if that asks: other frames
-    are between. Between here and the function that the user calls, there are as many frames as the last time, if that
-    is the same function. If not, the user's frame is searched for.
+    `called` stands for the function of Ray that is wrapped. If no frame is found, all calls of it have one key; code
+    that is not remembered has its line in the key, which takes longer. `asked_by` tells who asks, because the frames
+    between differ, and is not in the key: there are as many as the last time, if the user has called the same function.
+    If not, the user's frame is searched for.
     """
-    asked = called, inner
+    asked = called, asked_by
     known = entries.get(asked)
     if known is None:
         return search_key_of_call(asked)

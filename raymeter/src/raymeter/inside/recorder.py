@@ -485,10 +485,11 @@ class Recorder:
         self.left_out_messages += 1
         return True
 
-    def know_message(self, kind, scope, key):
-        """Remember which counter the messages of this type have that a call sends, for those after it.
+    def remember_counter(self, kind, scope, key):
+        """Remember which counter the messages of this type have that a call of the user's code sends.
 
-        `key` has the counter. Nothing is remembered if the call has no key, or too many are known.
+        `key` is that of the counter, and `scope` the call. Its own key is None unless `leave_out_if_known_sent` has set
+        it: then nothing is remembered. At most MAX_KNOWN calls are, per type.
         """
         if scope.key is None:
             return
@@ -499,14 +500,15 @@ class Recorder:
         if len(counters) < MAX_KNOWN:
             counters[scope.key] = self.message_counters[key]
 
-    def leaves_out_known(self, counter, seconds, end):
-        """Count a message over the budget that is left out, whose counter is known; return False if it may be written.
+    def count_if_left_out(self, counter, seconds, end):
+        """Count a message over the budget as left out, and return True.
 
-        That is so if it is slow, or the first one after a whole window, as `describes_message` says.
+        Return False, without counting it, if it is slow, or if a whole window has passed since one like it was
+        described: then `describes_message` decides.
         """
         is_slow = seconds >= ALWAYS_SECONDS
-        is_rare = end - counter.last >= MESSAGE_WINDOW_SECONDS
-        if is_slow or is_rare:
+        is_window_over = end - counter.last >= MESSAGE_WINDOW_SECONDS
+        if is_slow or is_window_over:
             return False
         counter.leave_out(seconds)
         self.left_out_messages += 1
