@@ -33,16 +33,23 @@ class PredictedTime:
 
 
 def find_outcomes(file: PredictionFile, campaigns: Campaigns) -> list[PredictedTime]:
-    """Return what the first campaign after these predictions has measured on their boot; [] if there is none."""
+    """Return what a campaign after these predictions has measured on their boot; [] if there is none.
+
+    Of several, it is the one with most of the predicted configurations, because one may have been interrupted.
+    """
+    best: list[PredictedTime] = []
     for results in campaigns.values():
         measured = [result for result in results if result.status == "ok"]
-        if measured and is_later(file, measured):
-            return compare(file.predictions, measured)
-    return []
+        if not measured or not is_later(file, measured):
+            continue
+        outcomes = compare(file.predictions, measured)
+        if len(outcomes) > len(best):
+            best = outcomes
+    return best
 
 
 def is_later(file: PredictionFile, measured: Sequence[Result]) -> bool:
-    """Return whether all runs of a campaign have the boot of the predictions, and have started after these."""
+    """Return whether all ok runs of a campaign have the boot of the predictions, and have started after these."""
     for result in measured:
         if boot_of(result) != file.boot:
             return False

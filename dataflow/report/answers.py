@@ -9,7 +9,7 @@ from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.campaign_tables import format_memory
 from dataflow.report.gpu_tables import answer_gpus
-from dataflow.report.machine_columns import format_factors, list_means, order_of
+from dataflow.report.machine_columns import boots_of_rows, format_factors, list_means, order_of
 from dataflow.report.suite_tables import describe_layout
 from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.units import format_bytes
@@ -40,9 +40,10 @@ def build_one_node(rows: Sequence[Row]) -> Section:
     """Return the configurations whose readers own a copy, the fastest first: factor, memory, and failed runs if any."""
     copies = [row for row in rows if row.is_comparable]
     copies.sort(key=order_of)
+    boots = boots_of_rows(rows)
     columns = (
         Column("configuration", lambda row: f"`{row.newest.name}`"),
-        Column("times as fast", format_factors),
+        Column("times as fast", lambda row: format_factors(row, boots)),
         Column("peak memory GiB", format_memory),
         Column("failed runs", count_failures, is_optional=True),
     )
@@ -72,8 +73,9 @@ def count_failures(row: Row) -> str:
 def answer_views(rows: Sequence[Row]) -> str:
     """Return the mean times of configurations whose readers get a view, by machine, and how many runs failed."""
     times = []
+    boots = boots_of_rows(rows)
     for row in rows:
-        text = f"`{row.newest.name}` takes {list_means(row)} ms"
+        text = f"`{row.newest.name}` takes {list_means(row, boots)} ms"
         failures = count_failures(row)
         if failures != NO_FAILURE:
             text += f" (failed runs: {failures})"

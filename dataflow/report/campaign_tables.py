@@ -11,6 +11,7 @@ from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.machine_columns import (
     FittedCosts,
+    boots_of_rows,
     factors_of,
     format_factors,
     machine_columns,
@@ -74,11 +75,15 @@ def columns_of(rows: Sequence[Row], costs: FittedCosts) -> Sequence[Column]:
     The first baseline names the column of the factors, because a table has one baseline.
     """
     baseline = tables.short_label(rows[0].baseline)
+    boots = boots_of_rows(rows)
     return (
         Column("configuration", lambda row: tables.short_label(row.newest)),
-        Column("copies, page faults", costs.format),
+        Column("copies, page faults, rest", costs.format),
         *machine_columns(rows),
-        Column(f"times as fast as {baseline}, by machine", format_factors),
+        Column(
+            f"times as fast as {baseline}, by machine",
+            lambda row: format_factors(row, boots),
+        ),
         Column("memory GiB", format_memory),
         *slow_columns(rows),
         Column("readers get", lambda row: tables.READERS.cell(row.newest), 1, is_text=True),
@@ -127,10 +132,11 @@ def build_campaign(table: str, rows: list[Row], costs: FittedCosts) -> Section:
 def draw_factors(rows: Sequence[Row]) -> Chart | None:
     """Return a chart of the factors, with a point for each machine; None if there is none."""
     marks = []
+    boots = boots_of_rows(rows)
     for row in rows:
         factors = [*factors_of(row).values()]
         if factors and not row.is_baseline:
-            label = f"{format_factors(row)}; {format_memory(row)} GiB"
+            label = f"{format_factors(row, boots)}; {format_memory(row)} GiB"
             mark = Mark(
                 tables.short_label(row.newest),
                 label,
@@ -144,8 +150,8 @@ def draw_factors(rows: Sequence[Row]) -> Chart | None:
         return None
     baseline = rows[0].baseline
     caption = (
-        "Each point is one machine: the mean time of the queues, divided by that of the configuration, in the same "
-        "campaigns. "
+        f"Each point is one machine: the mean time of {baseline.label}, divided by that of the configuration, in the "
+        "same campaigns. "
         f"GiB: peak memory of all processes; that of {baseline.label} is {describe_baseline_memory(rows)} GiB.",
         *describe_campaigns(rows),
     )

@@ -187,10 +187,11 @@ def say_first_limit(limits: Sequence[int | None]) -> str:
     if not known:
         return f"**In {len(limits)} systems that were simulated, the controller is the limit at no size.**"
     first, last = min(known), max(known)
-    gpus = f"{first}" if first == last else f"{first} to {last}"
+    more = f" (in others, from up to {last})" if last > first else ""
     return (
-        f"**From {gpus} GPUs on, the controller is the limit, if all data goes through it.** This is simulated for "
-        f"{count}, and not measured ([below](#from-how-many-gpus-on-is-the-controller-the-limit))."
+        f"**If all data goes through the controller, its core limits how fast the data moves from {first} GPUs on"
+        f"{more}.** This is simulated for {count}, without generation and training, and nothing of it was measured "
+        "([below](#from-how-many-gpus-on-is-the-controller-the-limit))."
     )
 
 

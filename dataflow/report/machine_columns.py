@@ -49,9 +49,9 @@ class MachineTimes:
 def times_of(
     row: Row, is_baseline: bool = False, campaigns: Collection[str] | None = None
 ) -> dict[str, MachineTimes]:
-    """Return the times of a configuration, or of its baseline in the same campaigns, by boot.
+    """Return the times of all iterations by boot: of the configuration, or of its baseline in the same campaigns.
 
-    Only these campaigns count; None: all.
+    `campaigns` are the names of those that count; None: all.
     """
     by_boot: dict[str, list[float]] = {}
     for name, pair in row.pairs.items():
@@ -64,7 +64,13 @@ def times_of(
 
 
 def order_of(row: Row) -> float:
-    """Return by what rows are ranked: the geometric mean, over the machines, of the mean time."""
+    """Return by what rows are ranked: the time relative to that of the baseline, or of other work the mean time.
+
+    Both are geometric means over the machines. A row that lacks a machine can only be ranked by a relative time.
+    """
+    factors = factors_of(row)
+    if factors:
+        return 1 / geometric_mean(factors.values())
     by_boot = times_of(row)
     means = [times.mean for times in by_boot.values()]
     return geometric_mean(means)
@@ -122,24 +128,28 @@ def divide_means(row: Row, other: Row) -> dict[str, float]:
     return divide_by_boot(old, new)
 
 
-def list_factors(factors: Mapping[str, float]) -> str:
-    """Return the factors of one machine after the other; "-" without any."""
-    return ", ".join(map(format_significant, factors.values())) or "-"
-
-
-def list_means(row: Row, factor: float = 1 / MILLISECOND) -> str:
-    """Return the mean times of one machine after the other, in milliseconds or in other units."""
-    by_boot = times_of(row)
-    means = [factor * times.mean for times in by_boot.values()]
-    texts = [format_significant(mean) for mean in means]
+def list_by_machine(numbers: Mapping[str, float], boots: Sequence[str]) -> str:
+    """Return a number for one machine after the other, and "-" for those that have none; "-" if none has one."""
+    if not numbers:
+        return "-"
+    known = {boot: format_significant(number) for boot, number in numbers.items()}
+    texts = [known.get(boot, "-") for boot in boots]
     return ", ".join(texts)
 
 
-def format_factors(row: Row) -> str:
+def list_means(row: Row, boots: Sequence[str], factor: float = 1 / MILLISECOND) -> str:
+    """Return the mean times of one machine after the other, in milliseconds or in other units."""
+    means = {}
+    for boot, times in times_of(row).items():
+        means[boot] = factor * times.mean
+    return list_by_machine(means, boots)
+
+
+def format_factors(row: Row, boots: Sequence[str]) -> str:
     """Return the factors of one machine after the other; "-" for other work than that of the baseline."""
     if row.is_baseline:
         return "1"
-    return list_factors(factors_of(row))
+    return list_by_machine(factors_of(row), boots)
 
 
 def format_slow(row: Row) -> str:
@@ -168,11 +178,14 @@ class FittedCosts:
         return self.by_key.get(key)
 
     def format(self, row: Row) -> str:
-        """Return copies and page faults per iteration, such as "17.3, 678,000"; "-" if they are not known."""
+        """Return copies, page faults and what neither explains, such as "4.4, 11,000, 130 ms"; "-" if not known."""
         cost = self.of(row)
         if cost is None:
             return "-"
-        return f"{format_significant(cost.copies)}, {format_significant(cost.faults)}"
+        text = f"{format_significant(cost.copies)}, {format_significant(cost.faults)}"
+        if not cost.fixed_seconds:
+            return text
+        return f"{text}, {format_significant(cost.fixed_seconds / MILLISECOND)} ms"
 
     def say_machines(self, rows: Sequence[Row]) -> str:
         """Return what a copy and a page fault take on each machine of the rows; "" if that is not known."""

@@ -91,7 +91,8 @@ def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
     of_medians = 100 * rms_error(medians)
     return (
         f"The predictions miss the mean times by {of_means:.0f} % and the medians by {of_medians:.0f} % (rms of "
-        f"{len(outcomes)} configurations; {novelty}). {inside} of "
+        f"{len(outcomes)} of {len(file.predictions)} configurations; {novelty}; the others have no measurement that "
+        f"counts). {inside} of "
         f"{len(known)} means lie in their interval. This machine: {file.cores} cores, {file.copy_gbps:g} GB/s, "
         f"{format_significant(file.fault_seconds / MICROSECOND)} µs per page fault."
     )

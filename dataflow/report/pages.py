@@ -30,7 +30,13 @@ from dataflow.report.campaign_tables import (
 from dataflow.report.cluster_forecast import forecast_sections
 from dataflow.report.front_page import build_three_answers
 from dataflow.report.gpu_tables import gpu_sections
-from dataflow.report.machine_columns import divide_means, list_factors, list_means, times_of
+from dataflow.report.machine_columns import (
+    boots_of_rows,
+    divide_means,
+    list_by_machine,
+    list_means,
+    times_of,
+)
 from dataflow.report.outcome_tables import outcome_sections
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
@@ -99,6 +105,8 @@ def build_claim(by_name: Mapping[str, Row]) -> Section:
         return Section("claim", "")
     gains = [*divide_means(kept_refs, refs).values()]
     graph_gains = [*divide_means(kept_graph, kept_refs).values()]
+    if not gains or len(graph_gains) != len(gains):
+        return Section("claim", "")  # not all machines have measured all of them
     machines = "one machine" if len(gains) == 1 else f"{len(gains)} machines"
     text = (
         f"On {machines}, four environment variables make Ray's plain references {format_range(gains)} times as fast "
@@ -113,6 +121,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
     """Return the demo's commands with the time of 100 iterations by the campaigns, beside the times of the demo."""
     queues = demo.QUEUE_SECONDS
     graph = demo.GRAPH_SECONDS
+    boots = boots_of_rows([*by_name.values()])
     rows = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}", "-"]]
     used = []
     for flag, place in DEMO_FLAGS.items():
@@ -121,8 +130,8 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
             continue
         both = [by_name[name] for name in names]
         used += both
-        times = [f"{format_demo_seconds(row)} s" for row in both]
-        factor = list_factors(divide_means(both[1], both[0]))
+        times = [f"{list_means(row, boots, factor=demo.ITERATIONS)} s" for row in both]
+        factor = list_by_machine(divide_means(both[1], both[0]), boots)
         memory = " and ".join(format_memory(row) for row in both)
         rows.append([place, *times, factor, memory])
     headers = (
@@ -142,11 +151,6 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
     )
     notes = [note, *describe_campaigns(used)]
     return Section("demo", "", commands, make_table(rows, columns), notes=notes)
-
-
-def format_demo_seconds(row: Row) -> str:
-    """Return the seconds of as many iterations as the demo has, on one machine after the other."""
-    return list_means(row, factor=demo.ITERATIONS)
 
 
 def demo_commands(by_name: Mapping[str, Row]) -> list[str]:
@@ -180,13 +184,14 @@ def build_advice(by_name: Mapping[str, Row]) -> Section:
         "copies per edge": "copies",
         "what breaks it": "breaks",
     }
+    boots = boots_of_rows([*by_name.values()])
     advice = [{"name": variant.name, **variant.advice} for variant in VARIANTS if variant.advice]
     columns = (
         Column("configuration", lambda item: f"`{item['name']}`"),
         *(Column(header, itemgetter(key), is_text=True) for header, key in keys.items()),
         Column(
             "mean ms, by machine",
-            lambda i: list_means(by_name[i["name"]]) if i["name"] in by_name else "-",
+            lambda i: list_means(by_name[i["name"]], boots) if i["name"] in by_name else "-",
         ),
     )
     return Section("advice", "", table=make_table(advice, columns))
@@ -257,11 +262,13 @@ def divide_step(
 def build_step(step: str, name: str, by_name: Mapping[str, Row]) -> Column:
     """Return the column with the factors of a configuration, and its memory in the header."""
 
+    boots = boots_of_rows([*by_name.values()])
+
     def format_step(system: Mapping[str, str]) -> str:
         if name == system["configuration"]:
             return "as today"
         factors = divide_step(name, system, by_name)
-        return list_factors(factors) if factors else "not measured"
+        return list_by_machine(factors, boots) if factors else "not measured"
 
     header = step
     if name in by_name:

@@ -10,6 +10,7 @@ from dataflow.report.machine_columns import (
     FittedCosts,
     MachineTimes,
     boots_of_rows,
+    list_by_machine,
     order_of,
     times_of,
 )
@@ -44,7 +45,7 @@ def test_all_iterations_of_all_campaigns_of_a_machine_count(rows):
     assert [*times] == boots_of_rows([row])
     counted = sum(len(of_boot.seconds) for of_boot in times.values())
     assert counted == sum(len(pair.new.seconds) for pair in row.pairs.values())
-    assert order_of(row) < order_of(row_of(rows, "store driver-queue"))
+    assert order_of(row) < 1 == order_of(row_of(rows, "store driver-queue"))
 
 
 def test_copies_and_page_faults_are_those_of_the_stored_costs(rows):
@@ -63,3 +64,8 @@ def test_the_sentence_has_what_a_copy_and_a_page_fault_take_on_each_machine(rows
     for boot in boots_of_rows(rows):
         assert f"`{boot[:4]}` " in sentence
     assert sentence.count("µs per page fault") == len(boots_of_rows(rows))
+
+
+def test_a_machine_without_a_number_keeps_its_place():
+    assert list_by_machine({"b": 2.0}, ["a", "b"]) == "-, 2"
+    assert list_by_machine({}, ["a", "b"]) == "-"
