@@ -73,7 +73,8 @@ gpu: $(if $(filter .venv/%,$(PY)),.venv/installed)
 	$(PY) -m dataflow run --suite gpu $(FLAGS)
 
 test: lint test-raymeter
-	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+# Three workers for two cores: runs wait for processes that start.
+	$(PY) -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-raymeter: .venv/installed-dev
 	cd raymeter && ../$(PY) -m pytest -n 2 -m "not runs and not optional"

@@ -187,10 +187,12 @@ def say_first_limit(limits: Sequence[int | None]) -> str:
     if not known:
         return f"**In {len(limits)} systems that were simulated, the controller is the limit at no size.**"
     first, last = min(known), max(known)
-    more = f" (in others, from up to {last})" if last > first else ""
+    gpus = f"{first} GPUs on"
+    if last > first:
+        gpus = f"{first} to {last} GPUs on, depending on the system"
     return (
-        f"**If all data goes through the controller, its core limits how fast the data moves from {first} GPUs on"
-        f"{more}.** This is simulated for {count}, without generation and training, and nothing of it was measured "
+        f"**If all data goes through the controller, its core limits how fast the data moves, from {gpus}.** This is "
+        f"simulated for {count}, without generation and training, and nothing of it was measured "
         "([below](#from-how-many-gpus-on-is-the-controller-the-limit))."
     )
 

@@ -9,9 +9,9 @@ from dataflow.report.cluster_forecast import say_first_limit
 @pytest.mark.parametrize(
     ("limits", "text"),
     [
-        ([20, 24, 20], "from 20 GPUs on (in others, from up to 24)"),
+        ([20, 24, 20], "from 20 to 24 GPUs on, depending on the system.**"),
         ([20, 24, 20], "simulated for 3 systems, without generation"),
-        ([16, 16], "moves from 16 GPUs on.**"),
+        ([16, 16], "moves, from 16 GPUs on.**"),
         ([None, 20], "for 1 of 2 systems"),
         ([None, None], "at no size"),
     ],
