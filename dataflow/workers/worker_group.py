@@ -172,26 +172,30 @@ class WorkerGroup:
         return None
 
 
+def answer_calls(actor: Any, pipe: Any) -> None:
+    """Answer the functions that come over a pipe, until its other end is closed.
+
+    Then the driver has ended, and cleanup will end this process. If an answer was still unread, the pipe was reset.
+    """
+    with suppress(EOFError, ConnectionError):
+        while True:
+            function = pipe.recv()
+            try:
+                pipe.send((True, function(actor)))
+            except Exception as error:
+                pipe.send((False, f"{type(error).__name__}: {error}"))
+
+
 def _run_actor(actor_class: type, plan: Plan, name: str, extra: tuple, pipe: Any) -> None:
     """Construct an actor in its process, answer the pipe in a thread, and run the transport's loop in this one.
 
     If the constructor or the loop raises an error, write it to a file, send it to the driver, and exit with 1. The
     error of a call is its answer.
     """
-
-    def answer_calls() -> None:
-        with suppress(EOFError):  # the driver has ended, and cleanup will end this process
-            while True:
-                function = pipe.recv()
-                try:
-                    pipe.send((True, function(actor)))
-                except Exception as error:
-                    pipe.send((False, f"{type(error).__name__}: {error}"))
-
     try:
         actor = actor_class(plan, name, *extra)
         pipe.send((True, None))
-        threading.Thread(target=answer_calls, daemon=True).start()
+        threading.Thread(target=answer_calls, args=(actor, pipe), daemon=True).start()
         actor.run()
     except Exception as error:
         message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

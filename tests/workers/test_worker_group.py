@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check how workers are started and called, how errors are explained, and the environment. No process is started."""
 
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +15,7 @@ from conftest import KILOBYTES
 
 from dataflow.errors import ActorRaised, RunFailed
 from dataflow.plan import validate
-from dataflow.workers import ray_workers, variables
+from dataflow.workers import ray_workers, variables, worker_group
 from dataflow.workers.ray_workers import RayWorkers
 from dataflow.workers.variables import RETAIN_MEMORY, driver_environment
 from dataflow.workers.worker_group import WorkerGroup
@@ -225,3 +227,33 @@ value = torch.ones(1)
 dist.all_reduce(value)
 print(value.item())
 """
+
+
+@pytest.mark.parametrize("is_answer_read", [True, False])
+def test_a_driver_that_ends_is_no_error_of_the_thread_that_answers(is_answer_read):
+    """If an answer was not read, the pipe is reset, and has no regular end."""
+    driver, worker = multiprocessing.Pipe()
+    driver.send(len)
+    answered = threading.Thread(target=worker_group.answer_calls, args=("actor", worker))
+    errors = []
+    answered.run = record_error(answered.run, errors)
+    answered.start()
+    assert driver.poll(20)
+    if is_answer_read:
+        assert driver.recv() == (True, 5)
+    driver.close()
+    answered.join(20)
+    assert not answered.is_alive()
+    assert errors == []
+
+
+def record_error(function, errors):
+    """Return a function that does the same, and adds its error to a list."""
+
+    def call():
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    return call
