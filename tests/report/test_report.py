@@ -110,6 +110,7 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
 
 @pytest.mark.study
 @pytest.mark.busy
+@pytest.mark.slow
 def test_every_generated_part_of_the_pages_and_every_chart_equals_what_the_records_give(tmp_path):
     pages = [report.ROOT / "README.md", *sorted((report.ROOT / "docs").rglob("*.md"))]
     (tmp_path / "docs" / "studies").mkdir(parents=True)

@@ -29,6 +29,7 @@ SLOW = (
     "the script is killed",
     "a producer is killed before NIXL reads from it, without Ray",
     "an actor hangs in C",
+    "an actor crashes in C",
 )
 UNSHARED = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
 IS_ROOT = UNSHARED.returncode == 0

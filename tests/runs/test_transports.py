@@ -55,7 +55,7 @@ SIMILAR = (
     "torch multiprocessing",
 )
 # These take half a minute each. Quick tests read by NIXL within a process, and over `peers nixl-read`.
-SLOW = ("rdt gloo", "graph shm", "graph nixl-read", "store refs")
+SLOW = ("rdt gloo", "graph shm", "graph nixl-read", "store refs", "store driver-queue")
 ONE_ACTOR = (
     "store driver-queue",
     "store bytes",
