@@ -57,7 +57,7 @@ class Factor:
 
 
 class Row:
-    """One configuration, and the baseline of its table, in each campaign that measured both with the newest code."""
+    """One configuration, and the baseline of its table, in each campaign that measured both."""
 
     def __init__(self, pairs: Mapping[str, Pair]) -> None:
         self.pairs = pairs  # by campaign; `old` is the baseline
@@ -176,13 +176,10 @@ def boots_of(results: Sequence[Result]) -> set[str]:
 
 
 def combine(campaigns: Campaigns) -> list[Row]:
-    """Return a row per configuration, in the order of tables.
-
-    Results of other code, Ray or torch than the newest one are left out.
-    """
+    """Return a row per configuration, in the order of tables, without campaigns that newer ones replace."""
     rows = []
     for configurations in group_by_table(campaigns):
-        newest = [keep_newest_code(by_campaign) for by_campaign in configurations]
+        newest = [keep_newest(by_campaign) for by_campaign in configurations]
         measured = [kept for kept in newest if kept]
         baseline = find_baseline(measured)
         for kept in measured:
@@ -208,12 +205,24 @@ def group_by_table(campaigns: Campaigns) -> Iterable[Collection[ByCampaign]]:
     return [configurations.values() for configurations in tables.values()]
 
 
-def keep_newest_code(by_campaign: ByCampaign) -> ByCampaign:
-    """Return the campaigns with the code of the newest one; none if a part of it is unknown."""
-    newest = [*by_campaign.values()][-1].code
-    if None in newest:
-        return {}
-    return {name: result for name, result in by_campaign.items() if result.code == newest}
+def keep_newest(by_campaign: ByCampaign) -> ByCampaign:
+    """Return the campaigns with the Ray and torch of the newest one, of each boot only those with its newest code.
+
+    Boots may differ in the code inside the clock, because a ratio has two results of one campaign. Notes below tables
+    name the codes. A campaign with an unknown code or version is left out.
+    """
+    newest = [*by_campaign.values()][-1]
+    known = {}
+    code_of_boots = {}
+    for name, result in by_campaign.items():
+        if None not in result.code and result.versions == newest.versions:
+            known[name] = result
+            code_of_boots[boot_of(result)] = result.code
+    return {
+        name: result
+        for name, result in known.items()
+        if result.code == code_of_boots[boot_of(result)]
+    }
 
 
 def find_baseline(measured: Sequence[ByCampaign]) -> ByCampaign:

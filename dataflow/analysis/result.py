@@ -133,8 +133,10 @@ class Result:
                 self.environments.append(record.environments.get("0", {}))
         environment = self.environments[0] if self.environments else {}
         versions = environment.get("versions") or {}
-        # Results are combined over campaigns only if these are equal; None: unknown.
-        self.code = (environment.get("clock_code"), versions.get("ray"), versions.get("torch"))
+        # Campaigns are combined only if these are equal; None: unknown.
+        self.versions = (versions.get("ray"), versions.get("torch"))
+        # Equal for campaigns of one boot that are combined.
+        self.code = (environment.get("clock_code"), *self.versions)
 
     def _choose_runs(self) -> tuple[str, list[Run], str | None]:
         """Return the status, the shown runs (without ok ones: the failed or skipped), and why others are not shown."""
@@ -299,6 +301,22 @@ class Result:
             of_run = sum(cost.peak_memory_bytes or 0 for cost in run.processes.values())
             largest = max(largest, of_run)
         return largest
+
+    @property
+    def held_memory_bytes(self) -> tuple[int, int] | None:
+        """Return the private and the shared memory that all processes hold after the last iteration.
+
+        It is that of the run that holds most; None if it is unknown.
+        """
+        of_runs = []
+        for run in self.shown_runs:
+            costs = run.processes.values()
+            private = [cost.private_bytes for cost in costs]
+            shared = [cost.shared_bytes for cost in costs]
+            if not costs or None in private or None in shared:
+                return None
+            of_runs.append((sum(filter(None, private)), sum(filter(None, shared))))
+        return max(of_runs, key=sum, default=None)
 
     @property
     def faults_per_iteration(self) -> float | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say where numbers come from: machines, boots, runs that count and that do not, commits, and the age of their code."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dataflow.analysis.result import Result
@@ -10,6 +10,7 @@ from dataflow.report.code_age import describe_age
 from dataflow.report.tables import format_range
 
 Environment = dict[str, Any]
+SHORT = 4  # characters of a hash, as in the headers of machines
 
 
 def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list[str]:
@@ -26,7 +27,8 @@ def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list
         return [
             *machines,
             f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
-            f"Runs per configuration and campaign: {counts}. {notes}Commit {commits}.",
+            f"Runs per configuration and campaign: {counts}. {notes}{describe_clock_code(environments)}"
+            f"Commit {commits}.",
         ]
     days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
     commits = describe_commits(sorted(environments, key=commit_of))
@@ -53,6 +55,27 @@ def count_different(environments: Sequence[Environment], key: str) -> int:
 
 def commit_of(environment: Environment) -> str:
     return environment.get("git_commit") or "unknown"
+
+
+def describe_clock_code(environments: Sequence[Environment]) -> str:
+    """Return which boots measured with which code inside the clock, such as "8e7c: 937f, 7c6c"; "" if all have one."""
+    boots_of_codes: dict[str, dict[str, None]] = {}
+    for environment in environments:
+        code = str(environment.get("clock_code"))
+        boot = str(environment.get("boot"))
+        boots = boots_of_codes.setdefault(code, {})
+        boots[boot] = None
+    if len(boots_of_codes) < 2:
+        return ""
+    texts = [name_code(code, boots) for code, boots in boots_of_codes.items()]
+    codes = "; ".join(texts)
+    return f"Code inside the clock (hash): {codes}. "
+
+
+def name_code(code: str, boots: Iterable[str]) -> str:
+    short = [boot[:SHORT] for boot in boots]
+    names = ", ".join(short)
+    return f"{code[:SHORT]} on {names}"
 
 
 def describe_commits(environments: Sequence[Environment]) -> str:

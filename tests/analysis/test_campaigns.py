@@ -135,8 +135,19 @@ def test_the_baseline_of_a_table_has_only_the_flags_that_all_share(tmp_path):
     )
 
 
-def test_results_of_older_code_are_left_out(tmp_path):
-    write_campaigns(tmp_path, {"2026-11-20-aaaa": 2.0}, code="old")
+def test_of_each_boot_only_its_newest_code_counts_and_the_note_names_the_codes(tmp_path):
+    write_campaigns(tmp_path, {"2026-11-20-aaaa": 2.0, "2026-11-21-bbbb": 3.0}, code="old")
+    rows = combine(load_campaigns(write_campaigns(tmp_path, {"2026-11-25-bbbb": 8.0})))
+    graph = rows[1]
+    assert graph.factor.ratios == pytest.approx({"2026-11-20-aaaa": 2.0, "2026-11-25-bbbb": 8.0})
+    note = campaign_sections(rows)[0].notes[-1]
+    assert "Code inside the clock (hash): old on aaaa; new on bbbb. " in note
+
+
+def test_results_of_other_versions_are_left_out(tmp_path):
+    other = {"clock_code": "new", "boot": "aaaa", "versions": VERSIONS | {"ray": "2.44.0"}}
+    times = [("store driver-queue", {}, 2.0), ("graph shm", {}, 1.0)]
+    write_campaign(tmp_path / "2026-11-20-aaaa", *times, environment=other)
     _, graph = combine(load_campaigns(write_campaigns(tmp_path, {"2026-11-25-bbbb": 8.0})))
     assert graph.factor.ratios == pytest.approx({"2026-11-25-bbbb": 8.0})
 
