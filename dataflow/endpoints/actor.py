@@ -186,7 +186,7 @@ class Endpoint:
         Also return `Views.by_edge`: whether the tensors of each edge lie in shared memory; None if only some do.
         """
         self._add_faults()
-        if first == 1:
+        if first == 1 and not self.plan.options.ray_defaults:
             # To search all objects of torch and Ray for garbage would add 0.2 s to one of the iterations.
             gc.freeze()
         wrong = Counter[str]()

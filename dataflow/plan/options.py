@@ -138,6 +138,9 @@ class Options:
         "faults (four MALLOC_ variables of glibc: docs/page-faults.md)", configuration=True)
     preallocate_store: bool = _transport(False, "a private cluster takes all memory of the object store at its start: "
         "twice as much as the messages need, or --object-store-bytes", configuration=True)
+    ray_defaults: bool = _transport(False, "a private cluster has the settings of `ray start`: a lower priority of "
+        "workers, workers that are started ahead, metrics, and a dashboard if it is installed. Python collects garbage "
+        "as usual", configuration=True)
     huge_pages: bool = _transport(False, "torch uses pages of 2 MiB, so there are fewer page faults "
         "(THP_MEM_ALLOC_ENABLE=1)", configuration=True)
     address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)

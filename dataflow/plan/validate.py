@@ -102,6 +102,8 @@ def find_transport_errors(transport: Transport, options: Options, flow: Flow) ->
     has_private_store = runtime.uses_ray and not options.address
     if options.preallocate_store and not has_private_store:
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
+    if options.ray_defaults and not has_private_store:
+        yield "--ray-defaults is for a private Ray cluster: leave it out"
     gives_views = transport.gives_views or options.zero_copy
     can_copy = gives_views or flow.has_parameters
     if options.copy_out and not can_copy:

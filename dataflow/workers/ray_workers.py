@@ -232,12 +232,14 @@ def start_cluster(plan: Plan) -> None:
             socket.create_connection(server.getsockname(), timeout=STOP_SECONDS).close()
     except OSError as error:
         raise RunFailed(f"Ray cannot use 127.0.0.1 ({error}): see `ip link show lo`") from None
+    # None: Ray starts it if its packages are installed.
+    include_dashboard = None if plan.options.ray_defaults else False
     for is_last in (False, True):
         try:
             ray_internals.start_ray(
                 # Ray opens it to all users, so it is not the run's own. Paths of sockets below it must be short.
                 f"{plan.run_folder}/r",
-                include_dashboard=False,
+                include_dashboard=include_dashboard,
                 log_to_driver=False,
                 logging_level="critical",
                 num_cpus=plan.transport.requirements.ray_cpus,

@@ -19,11 +19,14 @@ def driver_environment(plan: Plan) -> dict[str, str]:
     options = plan.options
     address = options.address or ""
     uses_ray = plan.transport.runtime.uses_ray or address
+    has_own_settings = uses_ray and not options.ray_defaults
     used = {
         "retain_memory": options.retain_memory,
         "huge_pages": options.huge_pages,
         "one_machine": not address,
         "ray": uses_ray,
+        "fewer_threads": has_own_settings,
+        "fewer_processes": has_own_settings and not address,
         "private_cluster": uses_ray and not address,
         "existing_cluster": address,
     }

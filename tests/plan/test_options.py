@@ -86,6 +86,8 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
     ("store", ["--transport", "driver-queue", "--zero-copy"], "cannot be measured with it: use store refs --zero-copy"),
     ("graph", ["--transport", "mapped", *CLUSTER], "runs on one machine"),
     ("store", ["--address", "127.0.0.1:1"], "no answer"),
+    ("torch", ["--ray-defaults"], "--ray-defaults is for a private Ray cluster: leave it out"),
+    ("graph", [*CLUSTER, "--ray-defaults"], "--ray-defaults is for a private Ray cluster: leave it out"),
     ("store", ["--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1, or choose another configuration"),
     ("graph", ["--transport", "shm", "--in-flight", "6"], "shm holds 5 of online-dpo: give 5"),
     ("graph", ["--transport", "cuda-ipc", "--in-flight", "5"], "cuda-ipc holds 4 of online-dpo: give 4"),

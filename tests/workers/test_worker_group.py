@@ -83,6 +83,13 @@ def test_a_start_of_ray_that_fails_says_why_in_one_line(
     assert str(raised.value) == f"Ray did not start: {expected}"
 
 
+OF_THE_SUITE = {
+    "RAY_enable_metrics_collection": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_enable_worker_prestart": "0",
+}
+
+
 @pytest.mark.parametrize(("runtime", "flags", "set_by_user", "expected"), [
     ("torch", (), {}, {"GLOO_SOCKET_IFNAME": "lo", "OMP_WAIT_POLICY": None, "RAY_AUTH_TOKEN": None}),
     # By default, the threads of OpenMP busy-wait for a while, on the cores of the process that copies next.
@@ -92,6 +99,8 @@ def test_a_start_of_ray_that_fails_says_why_in_one_line(
     ("store", (*REFS, "--huge-pages"), {}, {"THP_MEM_ALLOC_ENABLE": "1"}),
     ("store", (*REFS, "--retain-memory", "--preallocate-store"), {},
      RETAIN_MEMORY | {"RAY_preallocate_plasma_memory": "1"}),
+    ("store", REFS, {}, OF_THE_SUITE),
+    ("store", (*REFS, "--ray-defaults"), {}, dict.fromkeys(OF_THE_SUITE)),
     ("store", (), {}, dict.fromkeys(ALWAYS, "127.0.0.1,localhost")),
     ("torch", (), {"NO_PROXY": "corp.net"}, dict.fromkeys(ALWAYS, "corp.net,127.0.0.1,localhost")),
     ("store", CLUSTER, {"no_proxy": "a,b"}, dict.fromkeys(ALWAYS, "a,b,127.0.0.1,localhost,10.0.0.7")),
