@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count what the timed iterations use: bytes, page faults, memory of processes, and the cores of the machine."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
 from common.cpu_time import CpuTime
+from dataflow.measure.memory import HeldMemory, read_held_by, read_held_memory
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import ProcessCost, Run
 from dataflow.workers.worker_group import WorkerGroup
@@ -69,7 +70,9 @@ class Counters:
         run.spilled_bytes = end.spilled_bytes - self.first.spilled_bytes
         if self.workers.nodes:
             run.node_costs = self.workers.nodes.end()
-        run.processes = self.costs_by_process()
+        held = self.workers.run_in_all(read_held_by)
+        costs = self.workers.call("costs")
+        run.processes = costs_by_process(costs, self.workers.worker_nodes, held)
         # The processes of an existing cluster are not descendants of this one.
         if not self.plan.options.address:
             raylet_faults = end.raylet_faults - self.begin.raylet_faults
@@ -79,17 +82,35 @@ class Counters:
         """Set what this run and other programs have used of the machine."""
         run.cpu_seconds = self.cpu_time.seconds
         if self.plan.transport.runtime.uses_ray:
-            run.processes["raylet"] = ProcessCost(minor_faults=raylet_faults)
+            held = [read_held_memory(pid) for pid in self.workers.raylets]
+            private_bytes, shared_bytes = sum_held(held)
+            run.processes["raylet"] = ProcessCost(
+                minor_faults=raylet_faults, private_bytes=private_bytes, shared_bytes=shared_bytes
+            )
         self.cpu_time.save_machine_use(run)
 
 
+def sum_held(held: Sequence[HeldMemory | None]) -> tuple[int | None, int | None]:
+    """Return the private and the shared bytes of processes; None if one of them is not known."""
+    private_bytes = 0
+    shared_bytes = 0
+    for memory in held:
+        if memory is None:
+            return None, None
+        private_bytes += memory.private_bytes
+        shared_bytes += memory.shared_bytes
+    return private_bytes, shared_bytes
+
+
 def costs_by_process(
-    costs: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, int]
+    costs: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, int],
+    held: Mapping[str, HeldMemory | None] | None = None,
 ) -> dict[str, ProcessCost]:
     """Return the costs by process. Workers that share one are named together (joined by +): the last one's costs count.
 
     costs: what `Endpoint.costs` returns, by worker. nodes: the node of each worker; two nodes can have equal process
-    ids.
+    ids. held: what the process of each worker holds; None: nobody has asked.
     """
     workers_by_process: dict[tuple[int, int], list[str]] = {}
     for name, cost in costs.items():
@@ -97,9 +118,13 @@ def costs_by_process(
         workers_by_process.setdefault(process, []).append(name)
     by_process = {}
     for names in workers_by_process.values():
-        cost = costs[names[-1]]
+        last = names[-1]
+        cost = costs[last]
+        private_bytes, shared_bytes = sum_held([held[last] if held else None])
         by_process["+".join(names)] = ProcessCost(
             peak_memory_bytes=cost["peak_memory_bytes"],
             minor_faults=cost["minor_faults"],
+            private_bytes=private_bytes,
+            shared_bytes=shared_bytes,
         )
     return by_process

@@ -83,6 +83,7 @@ class Measurement:
         self.run.settled = self.warm_up.settled
         self.report.write(self.plan.run_folder)
         self.counters.begin_timed()
+        self.counted = self.counters.begin
 
     def send(self, number: int) -> Any:
         """Make the query of an iteration, and hand it to the transport."""
@@ -109,7 +110,9 @@ class Measurement:
         cpu_time.stop()
         self.studies.end_group(self.last, is_timed)
         self.verify(numbers[0])
-        if not is_timed and not self.warm_up.is_fixed:
+        if is_timed:
+            self.run.group_faults.append(self.count_new_faults())
+        elif not self.warm_up.is_fixed:
             self.note_warm_up(numbers)
         is_first = numbers[0] == 1
         if is_first:
@@ -128,17 +131,21 @@ class Measurement:
 
     def note_warm_up(self, numbers: range) -> None:
         """Tell the warm-up how long these iterations took, and how many page faults they had; nothing of the first."""
-        earlier = self.counted
-        self.counted = self.counters.read()
+        new_faults = self.count_new_faults()
         first = numbers[0]
         count = len(numbers)
         if first == 1:
             return
         begin, end = self.table.interval(first, self.last)
         seconds = end - begin
-        faults = self.counted.faults - earlier.faults
         self.warm_up.seconds.append(seconds / count)
-        self.warm_up.faults.append(faults / count)
+        self.warm_up.faults.append(new_faults / count)
+
+    def count_new_faults(self) -> int:
+        """Return the page faults of all processes since this was called before, without those of verifications."""
+        earlier = self.counted
+        self.counted = self.counters.read()
+        return self.counted.faults - earlier.faults
 
     def set_spans(self) -> None:
         """--trace: set the spans of all processes in the timed iterations, or in the groups if iterations overlap."""

@@ -77,6 +77,9 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
     # Largest resident set; shared pages count in each process.
     peak_memory_bytes: Count | None = None
     minor_faults: Count | None = None  # page faults during the timed iterations
+    # After the last iteration: its own memory, and its share of what other processes map, too.
+    private_bytes: Count | None = None
+    shared_bytes: Count | None = None
 
 
 # Process, thread, stage, iteration, start and end in µs, and page faults outside of inner spans.
@@ -128,6 +131,8 @@ class Run(record.ScriptRun, msgspec.Struct, forbid_unknown_fields=True):
     readers_own_a_copy: bool | None = None  # as found at run time; None: not seen
     # Per --check-every iterations: from the first query to the last result.
     group_seconds: list[Seconds] = []
+    # As group_seconds, but also for each iteration that is verified alone: page faults of all processes and the raylet.
+    group_faults: list[Count] = []
     # Of all processes, Ray's own included, during the timed iterations.
     cpu_seconds: float | None = None
     wrong_bytes: Count = 0  # of all iterations, the untimed ones included

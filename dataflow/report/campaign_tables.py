@@ -59,6 +59,11 @@ def format_memory(row: Row) -> str:
     return format_significant(row.peak_memory_bytes / 2**30)
 
 
+def format_held(row: Row) -> str:
+    """Return what all processes hold at the end of a run of the newest campaign; "-" if it is unknown."""
+    return tables.format_held(row.newest)
+
+
 def format_repeatability(row: Row) -> str:
     """Return what multiplies and divides the ratio of the campaign that varied most."""
     return f"×/÷ {row.repeatability:.3g}" if row.repeatability else "-"
@@ -85,6 +90,7 @@ def columns_of(rows: Sequence[Row], costs: FittedCosts) -> Sequence[Column]:
             lambda row: format_factors(row, boots),
         ),
         Column("memory GiB", format_memory),
+        Column(tables.HELD.header, format_held, 2, is_optional=True),
         *slow_columns(rows),
         Column("readers get", lambda row: tables.READERS.cell(row.newest), 1, is_text=True),
         Column("within a campaign (95 %)", format_repeatability, 3),

@@ -144,6 +144,19 @@ def format_memory(result: Result) -> str:
     return f"{result.peak_memory_bytes / 2**30:.1f}" if result.peak_memory_bytes else "-"
 
 
+def format_held(result: Result) -> str:
+    """Return what all processes hold after the last iteration in GiB, such as "5.2 + 1.1"; "-" if it is unknown."""
+    held = result.held_memory_bytes
+    if held is None:
+        return "-"
+    private_bytes, shared_bytes = held
+    return f"{format_gib(private_bytes)} + {format_gib(shared_bytes)}"
+
+
+def format_gib(count: int) -> str:
+    return format_significant(count / 2**30)
+
+
 def format_data_path(result: Result) -> str:
     """Return whether the data path of messages is only the requested one; "-" if something has shown it."""
     acknowledgements = {str(edge) for edge in result.workload.edges if edge.bytes <= NUMBER_BYTES}
@@ -215,6 +228,7 @@ OVERHEAD = Column(
     4,
     is_optional=True,
 )
+HELD = Column("holds GiB, private + shared", format_held, 8, untimed=True, is_optional=True)
 LINK = Column(
     "x link", lambda r: format_significant(r.multiple_of(link_seconds(r))), is_optional=True
 )
@@ -242,6 +256,7 @@ MAIN_COLUMNS = (
     OVERHEAD,
     DATA_PATH,
     Column("peak GiB", format_memory, 7, untimed=True),
+    HELD,
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", 4),
     Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, 1, untimed=True),
 )  # fmt: skip

@@ -54,6 +54,7 @@ class WorkerGroup:
         # Name of an actor -> Ray actor handle, process, or endpoint in this process.
         self.actors: dict[str, Any] = {}
         self.pipes: dict[str, Any] = {}  # to the processes
+        self.raylets: Sequence[int] = ()  # process ids of Ray's raylets on this machine
         self.driver: Any = None  # the driver's endpoint
         self.nodes: Any = None  # of a Ray cluster
         self.worker_nodes = dict.fromkeys(plan.worker_names, 0)  # the driver's node is 0

@@ -214,6 +214,9 @@ def test_flags_change_a_transport_as_they_say(run_script, join_cluster, flags):
     ):  # without the flag, there are more than three page faults per page of the messages
         faults = sum(cost.minor_faults for cost in run.processes.values())
         assert faults < 2 * bytes_per_iteration / 4096 * len(run.seconds)
+        assert len(run.group_faults) == len(run.seconds)
+        # Only the raylet has page faults after the last verification.
+        assert 0 <= faults - sum(run.group_faults) < 1_000
 
 
 @pytest.mark.slow
