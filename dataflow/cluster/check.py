@@ -15,7 +15,7 @@ from statistics import fmean, median
 import msgspec
 
 from common.record import replace
-from dataflow.analysis.campaigns import load_campaigns
+from dataflow.analysis.campaigns import boot_of, load_campaigns
 from dataflow.analysis.machine_costs import Rates, rates_of
 from dataflow.analysis.result import Result
 from dataflow.analysis.stored_costs import StoredCost, load_costs, shorten
@@ -175,16 +175,23 @@ def time_of_calls(path: Path, calls: WayCalls | None) -> float:
 def check_layouts(ways: Sequence[WayCost], round_trip: float) -> list[LayoutCheck]:
     """Return each measured layout whose configuration is simulated, beside the simulation of it.
 
-    `round_trip`: its seconds on the median machine.
+    `round_trip`: its seconds on the median machine. How long calls took on a machine is known if it has a campaign.
     """
     by_name = {way.configuration: way for way in ways}
+    campaigns = load_campaigns(CAMPAIGNS).values()
+    factors = {}
+    for campaign in campaigns:
+        factors[boot_of(campaign[0])] = call_factor(campaign, round_trip)
     checks = []
     for folder in sorted((PUBLISHED / "cluster").iterdir()):
         if folder.is_dir():
             checks += check_results(load_results(folder), by_name)
-    if (PUBLISHED / "fan-in").exists():
-        checks += check_results(load_results(PUBLISHED / "fan-in"), by_name)
-    for campaign in load_campaigns(CAMPAIGNS).values():
+    for name in ("fan-in", "cluster-driver"):
+        if (PUBLISHED / name).exists():
+            results = load_results(PUBLISHED / name)
+            factor = factors.get(boot_of(results[0]), 1.0)
+            checks += check_results(results, by_name, factor=factor)
+    for campaign in campaigns:
         factor = call_factor(campaign, round_trip)
         checks += check_results(campaign, by_name, table=OWN_FLOW, factor=factor)
     return checks

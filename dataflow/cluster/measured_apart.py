@@ -92,6 +92,7 @@ def calls_of_direct(typical: float) -> WayCalls:
 
     Each message that is read takes as long as one message more of a chain. Threads of the driver submit at the same
     time, and wait for each other. So its core is busy for no longer than what each message more at the same time adds.
+    The traced runs have no round trips by which their time could be scaled, so it counts as it was measured.
     """
     plain = calls_of_store().call
     factor = factor_of_hops(typical)

@@ -6,6 +6,7 @@
     python3 -m dataflow predict --copy-gbps 12,40 --fault-us 0.3 --cores 16   the same, with the rate of one thread
     python3 -m dataflow predict --flow "rollout -> trainer: tokens int64 64MB"
     python3 -m dataflow predict --check --iteration-bytes 128MiB  measure three configurations, and compare
+    taskset -c 0 python3 -m dataflow predict --check --state "one core"        the same, and keep it for the pages
     python3 -m dataflow predict --preset router-replay           a cluster that one does not have (docs/cluster.md)
     python3 -m dataflow predict --campaign                        keep what `make campaign` will measure here
 
@@ -40,6 +41,7 @@ from dataflow.analysis.prediction import (
 from dataflow.analysis.stored_costs import COSTS, load_costs
 from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.commands import predict_campaign, predict_cluster
+from dataflow.commands.keep_checks import keep_checks
 from dataflow.commands.machine import MACHINES, keep_measurement
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
@@ -130,6 +132,12 @@ def add_check(parser: VerbParser) -> None:
         metavar="FOLDER",
         help="with --check: new folder for the records (default: a new name in results/)",
     )
+    add(
+        "--state",
+        metavar="TEXT",
+        help="with --check: keep what was predicted and measured in results/evidence/checks/; TEXT says how this "
+        "machine was changed, such as 'one core'",
+    )
 
 
 def check_machine(arguments: argparse.Namespace) -> None:
@@ -155,9 +163,11 @@ def check_measurement(arguments: argparse.Namespace, given: Mapping[str, Any]) -
             )
         if name in OF_CHECK and not arguments.check:
             raise UsageError(f"{flag_name(name)}: give --check, too, or leave it out")
-    is_measured = arguments.output is not None or arguments.runs > 1
+    is_measured = arguments.output is not None or arguments.runs > 1 or arguments.state is not None
     if is_measured and not arguments.check:
-        raise UsageError("--runs and --output: give --check, too, or leave them out")
+        raise UsageError("--runs, --output and --state: give --check, too, or leave them out")
+    if arguments.state is not None and not arguments.state.strip():
+        raise UsageError("--state: say in words how this machine was changed")
     if arguments.output is not None and arguments.output.exists():
         raise UsageError(f"--output {arguments.output} exists: give a new folder")
 
@@ -236,8 +246,10 @@ def find_speed(arguments: argparse.Namespace, size: int) -> MachineSpeed:
     return speed_of_samples(machine, path.name, size)
 
 
-def make_predictions(arguments: argparse.Namespace, flow: Flow) -> list[Prediction]:
-    """Print the predictions for a machine, and return them, the fastest first.
+def make_predictions(
+    arguments: argparse.Namespace, flow: Flow
+) -> tuple[MachineSpeed, list[Prediction]]:
+    """Print the predictions for a machine, and return it and them, the fastest first.
 
     Raise UsageError if nothing predicts messages that are so small, or if no machine was measured.
     """
@@ -259,7 +271,7 @@ def make_predictions(arguments: argparse.Namespace, flow: Flow) -> list[Predicti
         print_text(*describe_order(speed, predictions))
     print_text(*describe_limits(speed, stored, predictions, volume))
     print_text(*describe_refused(stored.unexplained, table))
-    return predictions
+    return speed, predictions
 
 
 def main(argv: Sequence[str]) -> int:
@@ -284,7 +296,8 @@ def check_predictions(arguments: argparse.Namespace, given: Mapping[str, Any], f
     """Predict, measure three of the configurations, and compare; return the exit code."""
     from dataflow.commands import run  # it imports more than a prediction needs
 
-    predictions = choose_checked(make_predictions(arguments, flow))
+    speed, of_all = make_predictions(arguments, flow)
+    predictions = choose_checked(of_all)
     folder = arguments.output or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     code = run.main(words_of_run(predictions, given, arguments.runs, folder))
     if code == 130:
@@ -292,6 +305,9 @@ def check_predictions(arguments: argparse.Namespace, given: Mapping[str, Any], f
     checks = compare_with_records(predictions, folder)
     print_table(checks_table(checks))
     print_text(describe_checks(checks))
+    if arguments.state is not None:
+        path = keep_checks(arguments.state, arguments.runs, speed, checks)
+        print_text(f"kept: {path}")
     return 0 if all(check.holds for check in checks) else 1
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show how near predictions came that were kept before a campaign was measured."""
+"""Show how near predictions came that were kept before a campaign, and on a machine that was changed on purpose."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from dataflow.analysis.kept_checks import CheckedPrediction, CheckFile
 from dataflow.analysis.kept_predictions import PredictionFile
 from dataflow.analysis.outcomes import PredictedTime, rms_error
 from dataflow.report.tables import Column, Section, format_ends, format_significant, make_table
@@ -10,6 +12,8 @@ from dataflow.report.tables import Column, Section, format_ends, format_signific
 NAME = "predictions"
 MILLISECOND = 1e-3
 MICROSECOND = 1e-6
+CHECKS_NAME = "checks"
+NO_CHECK = "No check of this kind was kept yet."
 NONE_YET = "No campaign was measured yet for which predictions were kept before."
 
 
@@ -95,4 +99,79 @@ def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
         f"counts). {inside} of "
         f"{len(known)} means lie in their interval. This machine: {file.cores} cores, {file.copy_gbps:g} GB/s, "
         f"{format_significant(file.fault_seconds / MICROSECOND)} µs per page fault."
+    )
+
+
+class CheckRow(NamedTuple):
+    """A checked prediction, and the state of the machine."""
+
+    file: CheckFile
+    checked: CheckedPrediction
+
+
+def format_machine(row: CheckRow) -> str:
+    file = row.file
+    price = format_significant(file.fault_seconds / MICROSECOND)
+    cores = "1 core" if file.cores == 1 else f"{file.cores} cores"
+    return f"{cores}, {file.copy_gbps:g} GB/s, {price} µs"
+
+
+def format_interval_of_check(row: CheckRow) -> str:
+    interval = row.checked.predicted.interval
+    if interval is None:
+        return "-"
+    low, high = interval
+    return format_ends((low / MILLISECOND, high / MILLISECOND))
+
+
+def format_measured(row: CheckRow) -> str:
+    seconds = row.checked.measured_seconds
+    return "-" if seconds is None else in_milliseconds(seconds)
+
+
+def format_miss(row: CheckRow) -> str:
+    seconds = row.checked.measured_seconds
+    if seconds is None:
+        return "not measured"
+    return f"{(row.checked.predicted.seconds / seconds - 1) * 100:+.0f} %"
+
+
+CHECK_COLUMNS = (
+    Column("machine", lambda row: row.file.state, is_text=True),
+    Column("copies and page faults take", format_machine, is_text=True),
+    Column("configuration", lambda row: row.checked.predicted.configuration),
+    Column("predicted ms", lambda row: in_milliseconds(row.checked.predicted.seconds)),
+    Column("95 % interval", format_interval_of_check),
+    Column("measured ms, mean", format_measured),
+    Column("predicted against mean", format_miss),
+)
+
+
+def check_section(files: Sequence[CheckFile]) -> Section:
+    """Return a row for each prediction that was checked on a machine in a state that its user has named."""
+    rows = [CheckRow(file, checked) for file in files for checked in file.checked]
+    if not rows:
+        return Section(CHECKS_NAME, "", NO_CHECK)
+    return Section(CHECKS_NAME, "", say_checks(rows), make_table(rows, CHECK_COLUMNS))
+
+
+def say_checks(rows: Sequence[CheckRow]) -> str:
+    """Return how far the measured means are from the predicted times, and how many lie in their interval."""
+    pairs = []
+    inside = 0
+    for row in rows:
+        predicted = row.checked.predicted
+        seconds = row.checked.measured_seconds
+        if seconds is None:
+            continue
+        pairs.append((predicted.seconds, seconds))
+        if predicted.interval is not None:
+            low, high = predicted.interval
+            inside += low <= seconds <= high
+    if not pairs:
+        return "No run of these checks counts."
+    error = 100 * rms_error(pairs)
+    return (
+        f"The predictions miss the mean times by {error:.0f} % (rms of {len(pairs)}), and {inside} of the measured "
+        "means lie in the interval."
     )

@@ -11,6 +11,7 @@ from typing import Any
 from common import demo
 from dataflow.analysis.campaigns import Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
+from dataflow.analysis.kept_checks import load_checks
 from dataflow.analysis.kept_predictions import load_predictions
 from dataflow.analysis.outcomes import find_outcomes
 from dataflow.analysis.result import Result, group_results
@@ -37,7 +38,7 @@ from dataflow.report.machine_columns import (
     list_means,
     times_of,
 )
-from dataflow.report.outcome_tables import outcome_sections
+from dataflow.report.outcome_tables import check_section, outcome_sections
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import Column, Section, format_range, make_table
@@ -93,7 +94,7 @@ def build_outcomes() -> list[Section]:
     kept = load_predictions()
     campaigns = load_campaigns(CAMPAIGNS) if kept else {}
     outcomes = [find_outcomes(file, campaigns) for file in kept]
-    return outcome_sections(kept, outcomes)
+    return [*outcome_sections(kept, outcomes), check_section(load_checks())]
 
 
 def build_claim(by_name: Mapping[str, Row]) -> Section:

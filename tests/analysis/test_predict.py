@@ -292,7 +292,7 @@ def test_a_preset_and_the_flow_of_a_file_are_predicted(tmp_path, capsys):
     ([*DESCRIBED, "--flow", "a -> b: 8B"], "measure them with"),
     ([*DESCRIBED, "--in-flight", "2"], "--in-flight: no prediction takes it into account"),
     ([*DESCRIBED, "--iterations", "2"], "--iterations: give --check, too"),
-    ([*DESCRIBED, "--runs", "2"], "--runs and --output: give --check, too"),
+    ([*DESCRIBED, "--runs", "2"], "--runs, --output and --state: give --check, too"),
     ([*DESCRIBED, "--check"], "--check measures this machine"),
     (["--check", "--runs", "0"], "--runs: 0 is not possible: give a whole number"),
     (["--copy-gbps", "x", "--fault-us", "1"], "--copy-gbps: x is not possible: give a number above 0"),

@@ -8,10 +8,12 @@ import pytest
 from made_records import make_machine, make_record, make_run, write_record
 
 from common.record import save
+from dataflow.analysis.kept_checks import load_checks
 from dataflow.analysis.prediction import CHECKED, Check
-from dataflow.commands import predict, run
+from dataflow.commands import keep_checks, predict, run
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import parse_flags, words_of
+from dataflow.report.outcome_tables import check_section
 
 
 def record_of(configuration, run):
@@ -120,6 +122,31 @@ def test_an_interrupt_is_told_by_the_exit_code(check):
 def test_a_folder_that_exists_is_rejected_before_anything_is_measured(check, tmp_path):
     with pytest.raises(UsageError, match="exists: give a new folder"):
         check("--output", str(tmp_path))
+
+
+def test_a_check_is_kept_with_the_state_of_the_machine(check, monkeypatch, tmp_path):
+    monkeypatch.setattr(keep_checks, "CHECKS", tmp_path / "checks")
+    check("--state", "one core", error=1.25)
+    (file,) = load_checks(tmp_path / "checks")
+    assert (file.state, file.cores, file.copy_gbps, file.runs) == ("one core", 2, 10.0, 1)
+    names = [checked.predicted.configuration for checked in file.checked]
+    assert names == [*CHECKED]
+    section = check_section([file])
+    assert "miss the mean times by 25 % (rms of 3)" in section.sentence
+    assert [row[-1] for row in section.table.cells] == ["-20 %"] * 3
+
+
+def test_a_failed_check_is_kept_without_a_time(check, monkeypatch, tmp_path):
+    monkeypatch.setattr(keep_checks, "CHECKS", tmp_path / "checks")
+    check("--state", "one core", status="failed", code=1)
+    section = check_section(load_checks(tmp_path / "checks"))
+    assert section.sentence == "No run of these checks counts."
+    assert [row[-1] for row in section.table.cells] == ["not measured"] * 3
+
+
+def test_only_a_check_is_kept():
+    with pytest.raises(UsageError, match="--state: give --check, too"):
+        predict.main(["--state", "one core"])
 
 
 def test_without_a_time_nothing_holds():
