@@ -336,7 +336,7 @@ def resolve_plan(
 ) -> tuple[Plan, Skipped | None]:
     """Return the plan, and the reason to skip it: a requirement that this machine does not meet.
 
-    It may then have no GPUs and no bytes of the object store. The flow of --beside is planned too, and can be the reason.
+    It may then have no GPUs and no bytes of the object store. The flow of --beside is planned too, and can be why.
     Raise UsageError for bad flags, a cluster that does not answer and, outside of a suite, too little memory.
     """
     try:
