@@ -18,6 +18,7 @@ import torch
 from common.gpus import gpus_in_words
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.measure.driver_report import DriverReport
+from dataflow.measure.environment import require_environment
 from dataflow.measure.loop import Measurement
 from dataflow.measure.references import (
     measure_copies,
@@ -80,8 +81,8 @@ def make_workers(plan: Plan) -> WorkerGroup:
 def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
     """Start the workers, connect the transport, and run the iterations. The report is not finished after that.
 
-    Raise RunFailed if nodes have several versions of torch, and what the transport or a worker raises. Wrong bytes
-    raise no error: the status of the run says so.
+    Raise RunFailed if nodes have several versions of torch, or if a process lacks what --env sets. Also raise what the
+    transport or a worker raises. Wrong bytes raise no error: the status of the run says so.
     """
     run = report.run
     if workers.nodes:
@@ -90,6 +91,7 @@ def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) ->
     transports = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")
     connect = transports[plan.transport.function]
     connection = connect(workers)
+    require_environment(plan, workers)
     run.data_paths = connection.data_paths
     run.setup_seconds = connection.setup_seconds
     report.environments[0]["clock_code"] = hash_clock_code()

@@ -18,6 +18,7 @@ from dataflow.catalogue.catalogue import read_files
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import MODELS
+from dataflow.plan.environment import normalise_environment, parse_environment_text
 from dataflow.plan.flag import KINDS, Flag, flag, flags_of, require_different_names
 from dataflow.study import Added, studies
 from dataflow.units import parse_bytes, parse_seconds
@@ -143,6 +144,9 @@ class Options:
         "as usual", configuration=True)
     huge_pages: bool = _transport(False, "torch uses pages of 2 MiB, so there are fewer page faults "
         "(THP_MEM_ALLOC_ENABLE=1)", configuration=True)
+    env: str | None = _transport(None, "environment variables of all processes of a run: 'NAME=VALUE NAME=VALUE', "
+        "separated as in a shell. Records have them, without the folders of paths", parse_environment_text,
+        metavar="'NAME=VALUE ...'", configuration=True, normal_form=normalise_environment)
     address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)
     placement: str | None = _transport(None, "node of each actor on the cluster of --address: all on the driver's "
         "node (pack), one per node round-robin (spread, the default), or numbers: policy=0,reference=1,reward=1. The "
@@ -280,6 +284,7 @@ class Options:
         values = self.values | {"address": bool(self.address)}
         if ".py:" in self.flow:
             values["flow"] = Path(self.flow).name  # others have the file elsewhere
+        values["env"] = normalise_environment(self.env)
         return values
 
 

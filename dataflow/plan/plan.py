@@ -336,9 +336,8 @@ def resolve_plan(
 ) -> tuple[Plan, Skipped | None]:
     """Return the plan, and the reason to skip it: a requirement that this machine does not meet.
 
-    A plan that is skipped may have no GPUs and no bytes of the object store. The flow of --beside, which runs on the
-    same transport at the same time, is planned like the first; what it does not meet skips both. Raise UsageError for
-    bad flags, a cluster that does not answer and, outside of a suite, too little memory.
+    It may then have no GPUs and no bytes of the object store. The flow of --beside is planned too, and can be why.
+    Raise UsageError for bad flags, a cluster that does not answer and, outside of a suite, too little memory.
     """
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
@@ -352,6 +351,7 @@ def resolve_plan(
         gpus = validate.require_gpus(transport, gpus, len(plan.task_flow.actors))
         validate.require_processor(transport)
         validate.require_modules(transport, options.message)
+        validate.require_variables(options)
     except Skipped as reason:
         return plan, reason
     if options.address:

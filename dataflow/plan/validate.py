@@ -21,6 +21,11 @@ from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.flows.message import jagged_message
+from dataflow.plan.environment import (
+    FLAGS_WITH_VARIABLES,
+    find_environment_errors,
+    require_effect,
+)
 from dataflow.plan.options import FORMS, RESULTS, Options
 from dataflow.study import studies
 
@@ -38,6 +43,7 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     """
     yield from find_transport_errors(transport, options, flow)
     yield from find_machine_errors(transport, options)
+    yield from find_variable_errors(options)
     yield from find_placement_errors(transport, options, flow)
     yield from find_in_flight_errors(transport, options, flow)
     yield from find_message_errors(options, flow)
@@ -119,10 +125,20 @@ def find_transport_errors(transport: Transport, options: Options, flow: Flow) ->
         yield f"{label}: {flow.name} has a task that reads two messages: {CHOOSE_ANOTHER}"
 
 
+def find_variable_errors(options: Options) -> Iterator[str]:
+    """Yield the errors of --env; require_variables finds what this machine would pass over."""
+    flags = [name for name in FLAGS_WITH_VARIABLES if getattr(options, name)]
+    yield from find_environment_errors(options.env, bool(options.address), flags)
+
+
+def has_huge_pages() -> bool:
+    """Return whether the kernel gives transparent huge pages to a process that asks for them."""
+    return HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()
+
+
 def find_machine_errors(transport: Transport, options: Options) -> Iterator[str]:
     """Yield the errors of flags that this machine cannot carry out."""
-    has_huge_pages = HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()
-    if options.huge_pages and not has_huge_pages:
+    if options.huge_pages and not has_huge_pages():
         yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
     undecodable = re.search("[\udc80-\udcff]", str(RESULTS))  # bytes that Python could not decode
     if transport.runtime.uses_ray and undecodable:
@@ -266,6 +282,11 @@ def require_modules(transport: Transport, message: str | None) -> None:
             continue
         install = transport.requirements.install or f"pip install {module}"
         raise Skipped(f"{transport.name} needs {module}, which is not installed: {install}")
+
+
+def require_variables(options: Options) -> None:
+    """Raise Skipped if this machine would pass over a variable of --env."""
+    require_effect(options.env, has_huge_pages())
 
 
 def require_cluster(address: str) -> None:

@@ -15,6 +15,7 @@ from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import REFERENCE, SIMPLEST
 from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
+from dataflow.report.allocator_tables import ALLOCATOR, ALLOCATOR_LONG
 from dataflow.report.charts import Chart, Series
 from dataflow.report.gpu_tables import GPU
 from dataflow.report.provenance import provenance
@@ -355,6 +356,8 @@ SECTIONS = {  # in the order of a report
     "gpu": GPU,
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_MEMORY,
+    "allocator": ALLOCATOR,
+    "allocator-long": ALLOCATOR_LONG,
     "rdt": RDT,
     "beside": BESIDE,
     "rdt-stages": stage_tables("rdt-stages"),

@@ -3,12 +3,11 @@
 
 import os
 import secrets
-import tomllib
 from pathlib import Path
 
+from dataflow.plan.environment import VARIABLES, parse_environment
 from dataflow.plan.plan import Plan
 
-VARIABLES = tomllib.loads(Path(__file__).with_name("variables.toml").read_text(encoding="utf-8"))
 RETAIN_MEMORY = VARIABLES["retain_memory"]
 # Where Ray stores the token of this user's clusters. A user without a home has none.
 TOKEN = Path(os.path.expanduser("~/.ray/auth_token"))
@@ -37,7 +36,8 @@ def driver_environment(plan: Plan) -> dict[str, str]:
         "zero_copy": int(options.zero_copy),
         "preallocate_store": int(options.preallocate_store),
     }
-    variables: dict[str, str] = {}
+    # Those of the user cannot be any of the suite: plan/environment.py rejects them.
+    variables = parse_environment(options.env)
     for name, is_used in used.items():
         if is_used:
             section = VARIABLES[name]
@@ -48,7 +48,7 @@ def driver_environment(plan: Plan) -> dict[str, str]:
         filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), *hosts])
     )
     variables |= {"no_proxy": direct, "NO_PROXY": direct}
-    if options.threads > 1:
+    if options.threads > 1 and "OMP_WAIT_POLICY" not in variables:
         # Threads that have copied would busy-wait, on the cores of the next process that copies.
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     if address and needs_token_mode():
