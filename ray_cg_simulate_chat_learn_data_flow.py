@@ -43,7 +43,7 @@ if __name__ == "__main__":
     }
 
 from functools import partial
-from statistics import median
+from statistics import fmean, median
 
 import ray
 from ray.dag import InputNode
@@ -167,8 +167,9 @@ def main(flags):
             owned += ray.get([model.owns_messages.remote() for model in models])
             run.readers_own_a_copy = all(owned)
         run.memcpy_after_seconds = measure_memcpy(flags.sizes, flags.device, flags.gpus)
-    milliseconds = 1000 * median(run.seconds)
-    time = f"{milliseconds:,.1f} ms per iteration (median)"
+    mean = 1000 * fmean(run.seconds)
+    middle = 1000 * median(run.seconds)
+    time = f"{mean:,.1f} ms per iteration (mean; median {middle:,.1f})"
     print(f"{flags.transport}: {time}; record: {flags.output}")
     print(f"Execution time: {sum(run.seconds):.2f} seconds")
 

@@ -86,10 +86,10 @@ def fault_seconds(run: Run) -> float:
 
 
 def observe(result: Result, rates: Rates, is_mean: bool) -> Observation:
-    """Return the time of a configuration in a campaign: the mean of all iterations, or the typical median of a run."""
+    """Return the time of a configuration in a campaign: the mean of all iterations, or that of the runs' medians."""
     size = result.workload.bytes_per_iteration
     costs = MachineCosts(boot_of(result), size * rates.byte_seconds, rates.fault_seconds)
-    seconds = fmean(result.seconds) if is_mean else result.typical_seconds
+    seconds = fmean(result.seconds) if is_mean else result.typical_median_seconds
     return Observation(costs, seconds, result.faults_per_iteration or 0.0)
 
 

@@ -21,7 +21,7 @@ class PredictedTime:
 
     predicted: KeptPrediction
     mean_seconds: float  # of all timed iterations
-    typical_seconds: float  # of the medians of the runs
+    median_seconds: float  # the geometric mean of the runs' medians
 
     @property
     def is_inside(self) -> bool:
@@ -73,7 +73,8 @@ def compare(
         key = predicted.table, predicted.flow, predicted.iteration_bytes, predicted.configuration
         found = by_key.get(key)
         if found is not None:
-            outcome = PredictedTime(predicted, fmean(found.seconds), found.typical_seconds)
+            mean = fmean(found.seconds)
+            outcome = PredictedTime(predicted, mean, found.typical_median_seconds)
             outcomes.append(outcome)
     return outcomes
 

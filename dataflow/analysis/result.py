@@ -30,7 +30,8 @@ UNCOUNTED = (DISTURBED, NOT_SETTLED)
 MIN_SHARE = 0.9
 # Words in the reasons of older records, and what is shown: the suite does not have this flag any more.
 OLD_WORDS = {": use another --transport": "", "needs 1 GPUs": "needs 1 GPU"}
-MIN_P95_SAMPLES = 100  # five are above the percentile; of fewer, it would be nearly the largest one
+MIN_P95_SAMPLES = 20  # one is above the percentile; of fewer, it would be the largest one
+SLOW = 1.5  # times the median of its run: an iteration that takes longer is slow
 
 
 class Result:
@@ -238,8 +239,8 @@ class Result:
         )
 
     def seconds_of(self, run: Run) -> float:
-        """Return a run's median time per iteration, in seconds."""
-        return float(np.median(self._group_means(run)))
+        """Return a run's mean time per iteration, in seconds: the time of all its iterations / their number."""
+        return sum(run.group_seconds or run.seconds) / len(run.seconds)
 
     def _group_means(self, run: Run) -> list[float]:
         """Return the time of each group of a run divided by its size, in seconds per iteration."""
@@ -252,20 +253,49 @@ class Result:
 
     @cached_property
     def typical_seconds(self) -> float:
-        """Return the time per iteration of this configuration: the geometric mean of its runs' medians of groups."""
+        """Return the time per iteration of this configuration: the geometric mean of its runs' means."""
         return typical_seconds(self.run_seconds)
 
     @property
+    def typical_median_seconds(self) -> float:
+        """Return the geometric mean of its runs' medians of groups, which do not show slow iterations."""
+        timed_runs = [run for run in self.shown_runs if run.seconds]
+        medians = [float(np.median(self._group_means(run))) for run in timed_runs]
+        return typical_seconds(medians)
+
+    def _times_of(self, run: Run) -> list[float]:
+        """Return the times of a run's iterations, in seconds.
+
+        With several in flight, each is one group's time per iteration: the time of one iteration includes the wait for
+        others.
+        """
+        return run.seconds if self.in_flight == 1 else self._group_means(run)
+
+    @property
+    def p50_seconds(self) -> float | None:
+        """Return the median of the times per iteration of all runs together; None without any."""
+        return median_of(map(self._times_of, self.shown_runs))
+
+    @property
     def p95_seconds(self) -> float | None:
-        """Return the 95th percentile of the times per iteration; None if fewer than five of them are above it."""
-        samples = self.seconds
-        if self.in_flight > 1:  # the time of one iteration includes the wait for others
-            samples = []
-            for run in self.shown_runs:
-                samples += self._group_means(run)
-        if len(samples) < MIN_P95_SAMPLES:
+        """Return their 95th percentile; None for fewer than MIN_P95_SAMPLES."""
+        times = [*chain.from_iterable(map(self._times_of, self.shown_runs))]
+        if len(times) < MIN_P95_SAMPLES:
             return None
-        return float(np.percentile(samples, 95))
+        return float(np.percentile(times, 95))
+
+    @property
+    def slow_share(self) -> float:
+        """Return the share of iterations that took more than SLOW times the median of their run."""
+        slow = 0
+        count = 0
+        for run in self.shown_runs:
+            times = self._times_of(run)
+            if times:
+                limit = SLOW * float(np.median(times))
+                slow += sum(seconds > limit for seconds in times)
+                count += len(times)
+        return slow / max(1, count)
 
     @property
     def times_memcpy(self) -> float | None:

@@ -46,7 +46,7 @@ class Ratio:
 
 
 def typical_seconds(run_seconds: Sequence[float]) -> float:
-    """Return the geometric mean of the runs' medians."""
+    """Return the geometric mean of the times of runs."""
     logarithms = np.log(run_seconds)
     return float(np.exp(logarithms.mean()))
 
@@ -57,7 +57,7 @@ def interval(run_seconds: Sequence[float]) -> tuple[float, float] | None:
 
 
 def ratio(run_seconds: Sequence[float], baseline: Sequence[float], paired: bool = False) -> Ratio:
-    """Return how many times as long one configuration takes as another, by the logarithms of the medians of their runs.
+    """Return how many times as long one configuration takes as another, by the logarithms of the times of their runs.
 
     The test is Welch's; for paired runs, which met nearly the same conditions, it is Student's of the pairs' ratios.
     """

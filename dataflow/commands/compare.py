@@ -6,8 +6,8 @@
     python3 -m dataflow compare results/campaigns NEW        whether NEW, of make campaign, confirms other boots
 
 Measure with `dataflow run ... --runs 5` on one machine, or two versions together with `dataflow run --against`.
-Times are geometric means of the runs' medians. A configuration is called faster or slower if equal configurations
-differ as much in fewer than 1 of 100 comparisons (docs/method.md).
+A run counts with the mean of its iterations, and times are geometric means of runs. A configuration is called faster
+or slower if equal configurations differ as much in fewer than 1 of 100 comparisons (docs/method.md).
 """
 
 import argparse

@@ -51,9 +51,10 @@ def gpu_columns(group: Group) -> Sequence[Column]:
         Column("configuration", lambda result: result.name),
         tables.READERS,
         tables.TIME,
-        Column("95 % interval", tables.format_interval, 1),
+        *tables.TAIL_COLUMNS,
+        Column("95 % interval", tables.format_interval, 3),
         Column("x memcpy", lambda result: format_significant(result.times_memcpy)),
-        Column("x host copies", format_host_multiple),
+        Column("x host copies", format_host_multiple, 2),
         Column("messages between actors", format_path, is_text=True),
         Column("status", lambda result: result.status, 2, untimed=True),
     )

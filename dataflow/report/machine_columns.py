@@ -12,14 +12,13 @@ import numpy as np
 
 from dataflow.analysis.campaigns import Row
 from dataflow.analysis.cost_model import SMALL_BYTES
+from dataflow.analysis.result import SLOW
 from dataflow.analysis.stored_costs import CostFile, StoredCost
-from dataflow.report.tables import Column, format_significant
+from dataflow.report.tables import Column, format_significant, format_slow_share
 
 GB = 1e9
 MILLISECOND = 1e-3
 MICROSECOND = 1e-6
-SLOW = 1.5  # times the median of its machine: an iteration that takes longer is slow
-MIN_SLOW_SHARE = 0.02  # of the iterations, that is shown
 NAME_LENGTH = 4  # of a boot, in a header and in the names of campaigns
 
 
@@ -35,6 +34,7 @@ class MachineTimes:
 
     @property
     def slow_share(self) -> float:
+        """Return the share of iterations that took more than SLOW times the median of the machine."""
         limit = SLOW * median(self.seconds)
         slow = [seconds for seconds in self.seconds if seconds > limit]
         return len(slow) / len(self.seconds)
@@ -155,11 +155,7 @@ def format_factors(row: Row, boots: Sequence[str]) -> str:
 def format_slow(row: Row) -> str:
     """Return the share of slow iterations on the machine that has most; "-" if they are few."""
     by_boot = times_of(row)
-    share = max(times.slow_share for times in by_boot.values())
-    if share <= MIN_SLOW_SHARE:
-        return "-"
-    percent = 100 * share
-    return f"{percent:.0f} %"
+    return format_slow_share(max(times.slow_share for times in by_boot.values()))
 
 
 class FittedCosts:

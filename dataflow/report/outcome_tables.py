@@ -51,7 +51,7 @@ def format_mean(outcome: PredictedTime) -> str:
 
 
 def format_median(outcome: PredictedTime) -> str:
-    return in_milliseconds(outcome.typical_seconds)
+    return in_milliseconds(outcome.median_seconds)
 
 
 COLUMNS = (
@@ -85,7 +85,7 @@ def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
     for outcome in outcomes:
         predicted = outcome.predicted.seconds
         means.append((predicted, outcome.mean_seconds))
-        medians.append((predicted, outcome.typical_seconds))
+        medians.append((predicted, outcome.median_seconds))
     known = [outcome for outcome in outcomes if outcome.predicted.interval]
     inside = sum(outcome.is_inside for outcome in known)
     novelty = "no cost was fitted to this boot"

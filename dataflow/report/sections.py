@@ -262,7 +262,7 @@ def draw_dots(
         marks = dots.setdefault(tables.readers_of(result), [])
         marks.append(make_dot(result, label(result)))
     caption = (
-        "Line: 95 % interval of the time, from the medians of the runs.",
+        "Line: 95 % interval of the time, from the means of the runs.",
         *provenance(group.done),
     )
     first = group.done[0]

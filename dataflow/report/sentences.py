@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say in sentences which configurations are faster, by how much, and how sure that is."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from itertools import product
 
 from dataflow.analysis.comparison import Pair, find_transports
@@ -295,15 +296,41 @@ def format_factor_interval(pair: Pair) -> str:
     return ends
 
 
+def format_gain(pair: Pair) -> str:
+    """Return that factor with its 95 % interval in brackets, if there are enough runs."""
+    times, ends = format_ratio(pair.ratio, invert=True)
+    if ends == "-":
+        return times
+    return f"{times} ({ends})"
+
+
 def format_both_faults(pair: Pair) -> str:
     """Return the page faults per iteration of both sides."""
     return f"{format_faults(pair.old)} → {format_faults(pair.new)}"
 
 
+def format_sides(pair: Pair, cell: Callable[[Result], str]) -> str:
+    """Return the cells of both sides; "-" if none has a value."""
+    old = cell(pair.old)
+    new = cell(pair.new)
+    return "-" if old == new == "-" else f"{old} → {new}"
+
+
+def compare_sides(column: Column) -> Column:
+    """Return a column for pairs, with the cells of both sides."""
+    cell = partial(format_sides, cell=column.cell)
+    return Column(column.header, cell, 2, is_optional=True)
+
+
+PAIR_TIMES = Column("ms per iteration", format_times)
+PAIR_TAILS = tuple(map(compare_sides, tables.TAIL_COLUMNS))
+PAIR_VERDICT = Column("verdict", lambda pair: pair.ratio.verdict, is_text=True)
+PAIR_FAULTS = Column("page faults per iteration", format_both_faults, 3)
 PAIR_COLUMNS = (
-    Column("ms per iteration", format_times),
+    PAIR_TIMES,
+    *PAIR_TAILS,
     Column("times as fast", format_factor),
-    Column("95 % interval", format_factor_interval, 2),
-    Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-    Column("page faults per iteration", format_both_faults, 3),
+    Column("95 % interval", format_factor_interval, 1),
+    PAIR_VERDICT,
+    PAIR_FAULTS,
 )

@@ -10,7 +10,7 @@ from statistics import median
 
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.links import crossings_of, link_seconds
-from dataflow.analysis.result import UNCOUNTED, Result, median_of
+from dataflow.analysis.result import SLOW, UNCOUNTED, Result, median_of
 from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import REFERENCE, SIMPLEST
 from dataflow.plan.plan import bytes_by_link
@@ -27,8 +27,12 @@ from dataflow.report.sections import (
     title_of,
 )
 from dataflow.report.sentences import (
-    PAIR_COLUMNS,
+    PAIR_FAULTS,
+    PAIR_TAILS,
+    PAIR_TIMES,
+    PAIR_VERDICT,
     describe_fastest,
+    format_gain,
     format_ratio,
     format_times_as_fast,
 )
@@ -67,7 +71,7 @@ def configuration_columns(group: Group) -> Sequence[Column]:
             return IN_CAMPAIGNS
         return format_times_as_fast(result, baseline)
 
-    return [*MAIN_COLUMNS, Column(f"times as fast as {baseline.label}", format_factor, 3)]
+    return [*MAIN_COLUMNS, Column(f"times as fast as {baseline.label}", format_factor, 2)]
 
 
 def find_finding(group: Group) -> str:
@@ -132,32 +136,37 @@ RETAINED_COST = Column(
     "memory GiB",
     lambda pair: f"{tables.format_memory(pair.old)} → {tables.format_memory(pair.new)}",
 )
-
-
-def retained_columns(group: Group) -> Sequence[Column]:
-    """Return the columns of a comparison, with the memory of both sides beside the factor."""
-    times, factor, interval, *others = PAIR_COLUMNS
-    return (RETAINED_SIZE, times, factor, interval, RETAINED_COST, *others)
-
-
+# The memory of both sides is beside the factor.
+RETAINED_COLUMNS = (
+    RETAINED_SIZE,
+    PAIR_TIMES,
+    *PAIR_TAILS,
+    Column("times as fast", format_gain),
+    RETAINED_COST,
+    replace(PAIR_VERDICT, rank=3),
+    replace(PAIR_FAULTS, rank=1),
+)
 RETAINED_MEMORY = Table(
-    "retained-memory", retained_columns, pair_retained,
+    "retained-memory", lambda group: RETAINED_COLUMNS, pair_retained,
     lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
     group_by=lambda result: (result.transport.label,),
 )  # fmt: skip
+
+
+def format_microseconds(seconds: float | None) -> str:
+    return format_significant(None if seconds is None else 1e6 * seconds)
 
 
 MICROBENCHMARK_COLUMNS = (
     Column("configuration", tables.short_label),
     Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
     tables.READERS,
-    Column("µs per iteration", lambda r: format_significant(1e6 * r.typical_seconds), is_time=True),
+    Column("µs per iteration", lambda r: format_microseconds(r.typical_seconds), is_time=True),
+    Column("p50 µs", lambda r: format_microseconds(r.p50_seconds), 1),
+    Column("p95 µs", lambda r: format_microseconds(r.p95_seconds), 1, is_optional=True),
+    tables.SLOW_ITERATIONS,
     Column(
-        "p95 µs", lambda r: format_significant(1e6 * p95 if (p95 := r.p95_seconds) else None), 1
-    ),
-    Column(
-        "µs per hop",
-        lambda r: format_significant(1e6 * r.typical_seconds / r.flow.path_length(max)),
+        "µs per hop", lambda r: format_microseconds(r.typical_seconds / r.flow.path_length(max))
     ),
     tables.OVERHEAD,
 )
@@ -187,9 +196,10 @@ CLUSTER_COLUMNS = (
     Column("configuration", tables.label_without_layout, is_text=True, untimed=True),
     tables.READERS,
     tables.TIME,
+    *tables.TAIL_COLUMNS,
     Column("95 % interval", tables.format_interval, 4),
     Column("crosses the links", lambda r: format_bytes(bytes_by_link(crossings_of(r, r.shown_runs[0])[1]).total()), 3),
-    Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r))),
+    Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r)), 2),
     tables.LINK,
     Column("busy cores (largest of all nodes)", lambda r: format_significant(median(
         max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in r.shown_runs)), 4),
@@ -263,12 +273,34 @@ def is_new_at_all_sizes(group: Group, row: Sweep) -> bool:
     return not (group.in_campaigns and is_superseded)
 
 
+def has_tail(result: Result) -> bool:
+    """Return whether many iterations of a result were slow."""
+    return bool(result.seconds) and result.slow_share > tables.MIN_SLOW_SHARE
+
+
+def format_point(result: Result) -> str:
+    """Return the time of a result of a sweep; if many iterations were slow, with the median and 95th percentile."""
+    cell = tables.format_with_tail if has_tail(result) else tables.format_typical
+    return tables.format_cell(replace(tables.TIME, cell=cell), result)
+
+
+def explain_tails(group: Group) -> Sequence[str]:
+    """Return what is in brackets in the cells of a sweep; nothing without brackets."""
+    if not any(map(has_tail, group.done)):
+        return []
+    percent = 100 * tables.MIN_SLOW_SHARE
+    return [
+        f"In brackets: p50 and p95 of the iterations, where more than {percent:g} % of them took more than {SLOW:g} "
+        "times the median of their run."
+    ]
+
+
 def sweep_columns(group: Group) -> Sequence[Column]:
     swept, rows = swept_size(group.done[0]), find_sweeps(group)
     header = format_bytes if swept == "iteration_bytes" else str
 
     def format_at(row: Sweep, value: int) -> str:
-        return tables.format_cell(tables.TIME, row[2][value]) if value in row[2] else "-"
+        return format_point(row[2][value]) if value in row[2] else "-"
 
     def format_largest_overhead(row: Sweep) -> str:
         return tables.OVERHEAD.cell(
@@ -339,6 +371,7 @@ SWEEP = Table(
     find_sweeps,
     sweep_title,
     chart=draw_sweep,
+    notes=explain_tails,
     group_by=lambda result: (),
     is_on_page=is_new_at_all_sizes,
 )

@@ -22,6 +22,7 @@ OWN_COPY, VIEW = "readers own a copy", "readers get a view"
 WRITTEN_IN_PLACE = "readers own a copy and the producer writes in place"
 READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
 NARROW = 1.1  # of an interval: its ends, divided
+MIN_SLOW_SHARE = 0.02  # of the iterations: more slow ones are shown
 # The configurations of a table share them, as its title says.
 GROUP_FLAGS = ("episode", "check_every", "in_flight")
 
@@ -123,8 +124,31 @@ def format_interval(result: Result) -> str:
 
 
 def format_typical(result: Result) -> str:
-    """Return the milliseconds per iteration."""
+    """Return the milliseconds per iteration, by the means of the runs."""
     return format_milliseconds(result.typical_seconds, digits_of(milliseconds_interval(result)))
+
+
+def format_slow_share(share: float) -> str:
+    """Return the share of slow iterations; "-" if they are few."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if share > MIN_SLOW_SHARE else "-"
+
+
+def format_slow(result: Result) -> str:
+    return format_slow_share(result.slow_share)
+
+
+def format_p50(result: Result) -> str:
+    return format_milliseconds(result.p50_seconds)
+
+
+def format_p95(result: Result) -> str:
+    return format_milliseconds(result.p95_seconds)
+
+
+def format_with_tail(result: Result) -> str:
+    """Return mean, median and 95th percentile in milliseconds, such as "146 (50, 339)"."""
+    return f"{format_typical(result)} ({format_p50(result)}, {format_p95(result)})"
 
 
 def format_faults(result: Result) -> str:
@@ -221,6 +245,13 @@ def short_label(result: Result, swept: str = "") -> str:
 
 
 TIME = Column("ms per iteration", format_typical, is_time=True)
+SLOW_ITERATIONS = Column("slow iterations", format_slow, 1, is_optional=True)
+# Beside each mean. Fewer iterations than the 95th percentile needs leave it out.
+TAIL_COLUMNS = (
+    Column("p50 ms", format_p50, 1),
+    Column("p95 ms", format_p95, 1, is_optional=True),
+    SLOW_ITERATIONS,
+)
 DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
 OVERHEAD = Column(
     "overhead",
@@ -237,13 +268,13 @@ MAIN_COLUMNS = (
     Column("configuration", marked_label),
     READERS,
     Column("stored", format_stored, 6),
-    Column("page faults", format_faults, 2),
+    Column("page faults", format_faults, 4),
     Column("runs", lambda r: str(len(r.run_seconds)), 4),
     # Of the ok runs. They are left out, except with --allow-disturbed.
     Column("disturbed runs", lambda r: str(sum(bool(run.disturbance) for run in r.ok_runs)), 6),
     TIME,
-    Column("95 % interval", format_interval, 1),
-    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), 5),
+    *TAIL_COLUMNS,
+    Column("95 % interval", format_interval, 3, is_optional=True),
     Column("GB/s", lambda r: format_significant(
         r.workload.bytes_per_iteration / r.typical_seconds / 1e9 if r.readers_own_a_copy else None), 8),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
@@ -258,5 +289,5 @@ MAIN_COLUMNS = (
     Column("peak GiB", format_memory, 7, untimed=True),
     HELD,
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", 4),
-    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, 1, untimed=True),
+    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, 3, untimed=True),
 )  # fmt: skip

@@ -99,7 +99,7 @@ def make_outcome(
         configuration="store refs", table="headline", flow="online-dpo", iteration_bytes=1000,
         seconds=predicted, interval=interval,
     )  # fmt: skip
-    return PredictedTime(kept, mean_seconds=mean, typical_seconds=mean)
+    return PredictedTime(kept, mean_seconds=mean, median_seconds=mean)
 
 
 def test_the_page_says_how_near_the_predictions_came():

@@ -43,11 +43,11 @@ def test_a_configuration_that_varies_much_is_not_called_equal_to_one_that_it_is_
 SPREAD, PAIRS = (
     0.013,
     200,
-)  # of the logarithms of the medians of runs, and the number of simulated comparisons
+)  # of the logarithms of the times of runs, and the number of simulated comparisons
 
 
 def simulate(rng, runs=5, wider=1, between_modes=0.0):
-    """Return the medians of runs in seconds, of shape [PAIRS, runs]. Half of the runs are in a slower mode."""
+    """Return the times of runs in seconds, of shape [PAIRS, runs]. Half of the runs are in a slower mode."""
     is_slower = rng.random((PAIRS, runs)) < 0.5
     return np.exp(rng.normal(0, SPREAD, (PAIRS, runs)) * wider + is_slower * between_modes - 4)
 

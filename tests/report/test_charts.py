@@ -18,7 +18,7 @@ TITLE = (
     + " --or-more" * 12
 )
 CAPTION = (
-    "Line: 95 % interval of the time, from the medians of the runs.",
+    "Line: 95 % interval of the time, from the means of the runs.",
     "Linux 6.18.44, Python 3.11.7, " * 8,
 )
 CAUSES = ("serialisation", "page faults", "copying", "sending", "waiting", "other")

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the numbers that sentences of the pages have, and a table of them, against the records in results/."""
+"""Check the numbers that sentences of the pages have against the records in results/."""
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from math import exp, log
-from statistics import geometric_mean, mean, median
+from statistics import mean, median
 
 import numpy as np
 import pytest
 from conftest import ROOT
-from scipy.stats import ttest_ind
 
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.stages import attribute_to_causes, fault_seconds, iteration_seconds
@@ -26,7 +24,6 @@ RESULTS = ROOT / "results"
 WORDS = {"six": "6", "seven": "7"}
 NUMBER = rf"(\d[\d,]*(?:\.\d+)?|{'|'.join(WORDS)})"
 GIB, MIB = 2**30, 2**20
-SLOW = 1.5  # times the median of a run: a slow iteration
 MANY_FAULTS = 1000  # of an iteration or of a put
 DEAR_MICROSECONDS = 5  # per page fault
 KEPT = " --retain-memory"
@@ -92,12 +89,18 @@ def runs_of(name: str) -> list[Run]:
 
 
 def by_mean(result: Result) -> float:
-    """Return the milliseconds of a result if each run counts with its mean, and not with its median."""
-    return geometric_mean(mean(run.seconds) for run in result.shown_runs) * 1e3
-
-
-def by_median(result: Result) -> float:
+    """Return the milliseconds of a result, as tables show them."""
     return result.typical_seconds * 1e3
+
+
+def p50(result: Result) -> float:
+    """Return the median of all iterations in milliseconds."""
+    return (result.p50_seconds or 0.0) * 1e3
+
+
+def p95(result: Result) -> float:
+    """Return the 95th percentile of all iterations in milliseconds."""
+    return (result.p95_seconds or 0.0) * 1e3
 
 
 def largest_memory(name: str) -> float:
@@ -116,7 +119,7 @@ def faults_per_iteration(name: str) -> list[float]:
 
 @says("docs/rdt.md", "(`peers nixl-read-thread`), they took {} ms.")
 def reads_with_the_progress_thread():
-    return [by_median(find("published/rdt", "peers nixl-read-thread"))]
+    return [by_mean(find("published/rdt", "peers nixl-read-thread"))]
 
 
 def memory_of(folder: str, name: str) -> float:
@@ -136,7 +139,7 @@ def memory_and_time_of_new_and_used_memory():
         slower = find("published/rdt", new)
         for faster in find_all("published/rdt", used):
             if faster.workload == slower.workload:
-                assert by_median(faster) < by_median(slower) / 2
+                assert by_mean(faster) < by_mean(slower) / 2
     used_memory = [memory_of("published/rdt", name) for name in pairs]
     new_memory = [memory_of("published/rdt", name) for name in pairs.values()]
     assert max(new_memory) - min(new_memory) < 0.05
@@ -179,12 +182,17 @@ def load_sizes() -> dict[int, dict[bool, Result]]:
     return {size: found[size] for size in sorted(found) if size >= 16 * MIB}
 
 
+def gain(sides: dict[bool, Result]) -> float:
+    """Return how many times as fast kept memory makes one size of messages."""
+    return by_mean(sides[False]) / by_mean(sides[True])
+
+
 @says(
     "docs/page-faults.md",
     "took {} to {} % of the time (below), but the processes needed more memory: {} to {} GiB instead of {} to {} GiB",
 )
 def shares_by_mean_and_their_memory():
-    shares = [100 / divide(sides, mean)[0] for sides in load_sizes().values()]
+    shares = [100 / gain(sides) for sides in load_sizes().values()]
     memory = {}
     for is_kept in (True, False):
         of_sizes = [sides[is_kept].peak_memory_bytes / GIB for sides in load_sizes().values()]
@@ -192,20 +200,21 @@ def shares_by_mean_and_their_memory():
     return [min(shares), max(shares), *memory[True], *memory[False]]
 
 
-def share_of_slow(result: Result) -> float:
-    """Return the percentage of iterations that took much longer than the median of their run."""
-    slow = 0
-    for run in result.shown_runs:
-        limit = SLOW * median(run.seconds)
-        slow += sum(seconds > limit for seconds in run.seconds)
-    return 100 * slow / len(result.seconds)
-
-
 @says("docs/page-faults.md", "With the variables, {} to {} % of the iterations")
 def shares_of_slow_iterations():
-    assert not any(share_of_slow(sides[False]) for sides in load_sizes().values())
-    kept = [share_of_slow(sides[True]) for sides in load_sizes().values()]
+    assert not any(sides[False].slow_share for sides in load_sizes().values())
+    kept = [100 * sides[True].slow_share for sides in load_sizes().values()]
     return min(kept), max(kept)
+
+
+@says("docs/page-faults.md", "the variables would make messages of 16 MiB {} times as fast, and "
+      "those of 256 MiB {} times")  # fmt: skip
+def gains_by_the_medians_of_runs():
+    gains = []
+    for sides in load_sizes().values():
+        plain, kept = (sides[is_kept].typical_median_seconds for is_kept in (False, True))
+        gains.append(plain / kept)
+    return gains[0], gains[-1]
 
 
 @says("docs/page-faults.md", "In {} of the {} campaign runs of `store refs --retain-memory`, there "
@@ -314,11 +323,9 @@ def puts_into_used_memory():
 
 def compare_beside(name: str) -> list[float]:
     """Return the mean alone and beside the other flow, and the 95th percentile of both, in ms."""
-    alone = find("published/beside", name).seconds
-    beside = find("published/beside", name + BESIDE).seconds
-    means = [mean(alone), mean(beside)]
-    percentiles = [np.percentile(alone, 95), np.percentile(beside, 95)]
-    return [seconds * 1e3 for seconds in means + percentiles]
+    alone = find("published/beside", name)
+    beside = find("published/beside", name + BESIDE)
+    return [by_mean(alone), by_mean(beside), p95(alone), p95(beside)]
 
 
 @says("docs/rdt.md", "its mean rises from {} to {} ms, and its 95th percentile from {} to {} ms")
@@ -340,7 +347,7 @@ def registrations_once_and_none():
 @says("docs/rdt.md", "took less time here: {} against {} ms")
 def registrations():
     names = ("rdt nixl --registration none", "rdt nixl")
-    return [by_median(find("published/rdt", name)) for name in names]
+    return [by_mean(find("published/rdt", name)) for name in names]
 
 
 @says("docs/rdt.md", "it says {} ms, but with kept memory an iteration takes {} ms less")
@@ -381,37 +388,30 @@ def gain_of_receiving_weights_in_place():
     return [min(gains), max(gains)]
 
 
-@says(
-    "docs/weights.md",
-    "has the same median of {} ms, but its mean is {} ms: one iteration in ten took {} ms or more",
-)
+@says("docs/weights.md", "has a p50 of {} ms, too, but a mean of {} ms: one iteration in ten took "
+      "{} ms or more")  # fmt: skip
 def weights_that_readers_map_in_the_store():
     result = find("published/weights", "store refs --zero-copy --copy-out")
-    return by_median(result), by_mean(result), np.percentile(result.seconds, 90) * 1e3
+    return p50(result), by_mean(result), np.percentile(result.seconds, 90) * 1e3
 
 
-@says("docs/cluster.md", "is {} s instead of {} s, and the slowest iteration took {} s.")
+@says("docs/cluster.md", "its mean is {} s and its p50 {} s, and the slowest iteration took {} s.")
 def graph_over_three_nodes():
     slowest = max(find_all("published/cluster", "graph shm"), key=by_mean)
-    return by_mean(slowest) / 1e3, by_median(slowest) / 1e3, max(slowest.seconds)
+    return by_mean(slowest) / 1e3, p50(slowest) / 1e3, max(slowest.seconds)
 
 
-def distances_of_means(results: Sequence[Result]) -> list[float]:
-    """Return by how many percent the times by mean and by median differ."""
-    return [100 * abs(by_mean(result) / by_median(result) - 1) for result in results]
-
-
-@says("docs/cluster.md", "For the other configurations, mean and median differ by {} % at most")
+@says("docs/cluster.md", "For the other configurations, mean and p50 differ by {} % at most")
 def others_over_nodes():
     others = [r for r in load_table("published/cluster") if r.name != "graph shm"]
-    return [max(distances_of_means(others))]
+    return [max(100 * abs(by_mean(result) / p50(result) - 1) for result in others)]
 
 
-@says("docs/method.md", "took, by its median, up to {} times as long")
+@says("docs/method.md", "took up to {} times as long")
 def spread_of_machines():
     spreads = []
     for results in load_headline().values():
-        times = [by_median(result) for result in results]
+        times = [by_mean(result) for result in results]
         spreads.append(max(times) / min(times))
     return [max(spreads)]
 
@@ -433,42 +433,3 @@ def test_the_numbers_of_a_sentence_are_those_of_the_records(sentence):
     written = [WORDS.get(number, number).replace(",", "") for number in match.groups()]
     for number, computed in zip(written, sentence.compute(), strict=True):
         assert abs(float(number) - computed) <= half_unit(number) * 1.001
-
-
-def record_of(page: str, name: str) -> str:
-    """Return the table between the marks of a record on a page."""
-    mark = rf"<!-- record: {name} -->\n(.*?)\n<!-- end of record: {name} -->"
-    return re.search(mark, (ROOT / page).read_text(), re.S)[1]
-
-
-def join_rows(rows: Iterable[Iterable[str]]) -> str:
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
-
-
-def divide(sides: dict[bool, Result], reduce: Callable) -> tuple[float, float, float]:
-    """Return how many times as fast runs with kept memory are, and the ends of Welch's 95 % interval."""
-    plain = [log(reduce(run.seconds)) for run in sides[False].shown_runs]
-    kept = [log(reduce(run.seconds)) for run in sides[True].shown_runs]
-    interval = ttest_ind(plain, kept, equal_var=False).confidence_interval(0.95)
-    return exp(mean(plain) - mean(kept)), exp(interval.low), exp(interval.high)
-
-
-def test_the_table_of_means_is_that_of_the_records():
-    sizes, medians, means, intervals, memory = [], [], [], [], []
-    for size, sides in load_sizes().items():
-        factor, low, high = divide(sides, mean)
-        sizes.append(f"{size // MIB} MiB")
-        medians.append(f"{divide(sides, median)[0]:.2g}")
-        means.append(f"{factor:.2g}")
-        intervals.append(f"{low:.2g} to {high:.2g}")
-        plain, kept = (sides[is_kept].peak_memory_bytes / GIB for is_kept in (False, True))
-        memory.append(f"{plain:.1f} → {kept:.1f}")
-    rows = [
-        ["bytes per iteration", *sizes],
-        ["---", *["---:"] * len(sizes)],
-        ["times as fast, by the median", *medians],
-        ["times as fast, by the mean", *means],
-        ["95 % interval of the factor by the mean", *intervals],
-        ["memory GiB", *memory],
-    ]
-    assert record_of("docs/page-faults.md", "means") == join_rows(rows)

@@ -8,6 +8,7 @@ from collections import defaultdict
 import pytest
 from conftest import ROOT
 from made_records import make_record, make_run, make_sweep, rows_of, write_campaign
+from published_tables import GENERATED, tables_of_page
 
 from dataflow.analysis.result import group_results
 from dataflow.errors import RecordError
@@ -19,7 +20,6 @@ from dataflow.report.sections import measured_key, sections
 from dataflow.workers.variables import RETAIN_MEMORY
 
 VERSIONS = {"ray": "2.60.0", "torch": "2.13.0"}
-GENERATED = r"<!-- ([\w-]+): written by make publish -->\n(.*?)<!-- end of \1 -->"
 KEPT = {"retain_memory": True}
 
 
@@ -192,21 +192,6 @@ def test_no_two_places_give_the_same_factor_differently():
             seen[key].setdefault(factor, f"{page.name}: {name}")
     assert seen
     assert {key: places for key, places in seen.items() if len(places) > 1} == {}
-
-
-def tables_of_page(text):
-    """Yield the name, the title, and the rows with the headers, of each table that is written by make publish."""
-    for name, body in re.findall(GENERATED, text, re.DOTALL):
-        title = ""
-        rows = []
-        for line in [*body.splitlines(), ""]:
-            if found := re.match(r"\*\*(.*?)\.\*\*", line):
-                title = found[1]
-            if line.startswith("| "):
-                rows.append(line.strip("| ").split(" | "))
-            elif rows:
-                yield name, title, rows
-                rows = []
 
 
 def test_a_header_of_a_table_of_the_first_answers_has_at_most_five_words():

@@ -68,11 +68,12 @@ def episode_columns(group: Group) -> Sequence[Column]:
         Column("configuration", tables.short_label),
         Column("in flight", lambda r: str(r.in_flight)),
         tables.TIME,
+        *tables.TAIL_COLUMNS,
         Column("ms as one flat tensor", flat_milliseconds, 3),
         Column("stored per iteration", tables.format_stored, 4),
         Column("page faults", tables.format_faults, 4),
         tables.READERS,
-        Column("x memcpy", lambda r: format_significant(r.times_memcpy), 1),
+        Column("x memcpy", lambda r: format_significant(r.times_memcpy), 2),
         tables.OVERHEAD,
         Column(
             "times as fast as ref-queue as sent",

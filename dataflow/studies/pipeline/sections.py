@@ -86,7 +86,8 @@ def format_batch_time(result: Result) -> str:
 COLUMNS = (
     Column("configuration", tables.marked_label),
     tables.READERS,
-    Column("ms per step", tables.format_typical),
+    Column("mean ms (p50, p95) per step", tables.format_with_tail),
+    tables.SLOW_ITERATIONS,
     Column("95 % interval", tables.format_interval, 4),
     Column("ms per micro-batch", format_batch_time),
     Column("bubble, measured", lambda r: f"{bubbles(r).measured:.1%}"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say how updates of parameters are shown: their parts, the memory of senders and receivers, and torn reads."""
 
-from statistics import median
+from statistics import fmean, median
 
 from dataflow.analysis.result import Result
 from dataflow.analysis.stages import is_within_clock_error
@@ -21,19 +21,19 @@ MIN_DOTS = 5  # fewer are read from the table
 
 
 def format_part(result: Result, name: str) -> str:
-    """Return the geometric mean of the medians of the runs of one part, in ms.
+    """Return the geometric mean of the means of the runs of one part, in ms.
 
     A transfer begins on one node and ends on another: if it is too short for their clocks, return "-".
     """
-    medians = []
+    means = []
     for run in result.shown_runs:
         seconds = getattr(updates_of(run), f"{name}_seconds")
-        medians.append(median(seconds))
+        means.append(fmean(seconds))
     if name == "transfer":
-        is_too_short = any(is_within_clock_error(result, seconds) for seconds in medians)
+        is_too_short = any(is_within_clock_error(result, seconds) for seconds in means)
         if is_too_short:
             return "-"
-    return format_milliseconds(typical_seconds(medians))
+    return format_milliseconds(typical_seconds(means))
 
 
 def peak_memory(result: Result, side: str) -> str:
@@ -83,7 +83,8 @@ UPDATE_COLUMNS = (
     tables.READERS,
     Column("messages", count_messages, 3),
     Column("sent to the first receiver", bytes_per_receiver, 3),
-    Column("ms per update", tables.format_typical),
+    Column("mean ms (p50, p95) per update", tables.format_with_tail),
+    tables.SLOW_ITERATIONS,
     Column("95 % interval", tables.format_interval, 4),
     Column("publish ms", lambda r: format_part(r, "publish"), 1),
     Column("transfer ms", lambda r: format_part(r, "transfer"), 1),
