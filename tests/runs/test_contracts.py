@@ -16,7 +16,7 @@ from dataflow.catalogue.catalogue import (
     readers_get_views,
 )
 
-HELD = 2  # number of the message that is held
+HELD = 3  # number of the message that is held
 OVERWRITTEN = f"a later message has overwritten message {HELD}"
 # A message of more than 100 KiB, which Ray does not put into its calls.
 FLOW = "a -> b: x int64 200kB, y 3 x float32 8kB"
