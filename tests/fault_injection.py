@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
-from dataflow.endpoints.tensors import Payload, list_tensors, map_tensors
+from dataflow.endpoints.payload import digest
+from dataflow.endpoints.tensors import Payload, list_tensors, map_tensors, to_array
+from dataflow.errors import RunFailed
 from dataflow.units import parse_seconds
 from dataflow.workers.cleanup import process_status
 
@@ -72,6 +74,31 @@ def _break_sending(endpoint: Any, task: str, number: int, kind: str) -> None:
         _send_repeatedly(endpoint, number, SENT_TIMES[kind])
     if kind == "kill-sender":
         _kill_sender_before_read(endpoint, task, number)
+    if kind == "hold":
+        _hold_message(endpoint.inboxes[task], number)
+
+
+def _hold_message(inbox: Any, number: int) -> None:
+    """Hold a message as its reader has it, and raise RunFailed as soon as a later message has changed it."""
+    take = inbox.take
+    held: list[torch.Tensor] = []
+    digests: list[int] = []
+
+    def digest_held() -> list[int]:
+        return [digest([to_array(tensor)], skip=0) for tensor in held]
+
+    def watching_take(inputs: Any) -> int:
+        if digest_held() != digests:
+            raise RunFailed(f"a later message has overwritten message {number}")
+        taken: int = take(inputs)
+        if taken == number:
+            held.clear()  # of the try of the verification before the first message, which has number 2
+            for payload in inputs:
+                held.extend(list_tensors(payload))
+            digests[:] = digest_held()
+        return taken
+
+    inbox.take = watching_take
 
 
 def _kill_sender_before_read(endpoint: Any, task: str, number: int) -> None:

@@ -274,17 +274,17 @@ class Crossing:
 def find_crossings(speed: MachineSpeed, predictions: Sequence[Prediction]) -> list[Crossing]:
     """Return the prices at which the order of two configurations changes, that nearest to this machine's first.
 
-    There is at most one for each configuration that keeps memory. Readers of all of them own a copy.
+    There is at most one for each configuration that keeps memory. Both do the same work.
     """
-    owning = [item for item in predictions if item.cost.readers_own_a_copy]
 
     def distance(crossing: Crossing) -> float:
         ratio = crossing.fault_seconds / speed.fault_seconds
         return max(ratio, 1 / ratio)
 
     nearest = []
-    for kept in owning:
-        crossings = crossings_of(speed, kept, owning) if kept.is_kept else []
+    for kept in predictions:
+        alike = [item for item in predictions if item.cost.work == kept.cost.work]
+        crossings = crossings_of(speed, kept, alike) if kept.is_kept else []
         if crossings:
             nearest.append(min(crossings, key=distance))
     return sorted(nearest, key=distance)

@@ -16,6 +16,7 @@ from dataflow.catalogue.catalogue import (
     REFERENCE,
     TRANSPORTS,
     Transport,
+    later_messages_overwrite,
     producer_writes_in_place,
 )
 from dataflow.errors import RecordError
@@ -61,12 +62,15 @@ class Result:
         self._read_environments()
 
     def _read_flags(self) -> None:
-        """Set what the flags say of the clock: who copies, and how many iterations are timed together."""
+        """Set what the flags say: who copies, into which memory, and how many iterations are timed together."""
         flags = self.configuration.flags
         # The producer's copy is outside of the clock. A packed message is always copied inside.
         is_packed = self.workload.message == "packed"
         writes_in_place = producer_writes_in_place(self.transport, flags)
         self.producer_writes_in_place = writes_in_place and not is_packed
+        # With a form that sends only what has changed, each message changes the memory of the one before.
+        is_changed = bool(FORMS.get(self.workload.message))
+        self.is_overwritten = is_changed or later_messages_overwrite(self.transport, flags)
         options = options_of(self.workload.flow, flags)
         self.in_flight = options.in_flight
         self.threads = options.threads
@@ -103,8 +107,10 @@ class Result:
             if run.first_seconds:
                 self.first_seconds.append(run.first_seconds)
         self.readers_own_a_copy = bool(self.ok_runs and self.ok_runs[0].readers_own_a_copy)
+        # A view is never to keep, whatever the flags say of copies.
+        is_overwritten = self.is_overwritten and self.readers_own_a_copy
         # Times are divided only if it is equal.
-        self.work = (self.readers_own_a_copy, self.producer_writes_in_place)
+        self.work = (self.readers_own_a_copy, is_overwritten, self.producer_writes_in_place)
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
 
     def _share_references(self, peers: Sequence["Result"]) -> None:

@@ -12,6 +12,12 @@ import msgspec
 from common.record import replace
 from dataflow.analysis.cost_model import Cost, MachineCosts
 from dataflow.analysis.result import Result
+from dataflow.catalogue.catalogue import (
+    TRANSPORTS,
+    flags_of_name,
+    later_messages_overwrite,
+    producer_writes_in_place,
+)
 from dataflow.errors import RecordError
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 
@@ -37,6 +43,23 @@ class StoredCost(msgspec.Struct, frozen=True, kw_only=True):
     error: float  # rms over machines of log(predicted / measured)
     factor: float | None  # multiplies and divides a prediction for 95 %; None: it is not known
     machines: int
+
+    @property
+    def work(self) -> tuple[bool, bool, bool]:
+        """Return what is equal for configurations whose times are compared, as for results.
+
+        That is: whether readers own a copy, whether later messages overwrite it, and whether the producer writes in
+        place. A transport of a study that is not installed counts as one of copies to keep.
+        """
+        runtime, name, *_ = self.configuration.split()
+        transport = TRANSPORTS.get(f"{runtime} {name}")
+        if transport is None:
+            return self.readers_own_a_copy, False, False
+        flags = flags_of_name(self.configuration)
+        is_packed = flags.get("message") == "packed"
+        is_overwritten = self.readers_own_a_copy and later_messages_overwrite(transport, flags)
+        writes_in_place = not is_packed and producer_writes_in_place(transport, flags)
+        return self.readers_own_a_copy, is_overwritten, writes_in_place
 
     def seconds_on(self, costs: MachineCosts, size: int) -> float:
         """Return the seconds of an iteration of so many bytes, with as many page faults and fixed seconds per byte."""

@@ -83,6 +83,8 @@ class Transport:
     bypasses_kernel: bool = False
     # Readers get a view of memory that they do not own; otherwise they own a copy.
     gives_views: bool = False
+    # Messages arrive in fixed memory of the reader, so a later one overwrites what it has; otherwise in new memory.
+    reuses_buffers: bool = False
     # With --zero-copy, readers map tensors of the object store and do not copy them.
     can_map_tensors: bool = False
     # A reader fetches its messages, and can say where they arrive.
@@ -90,7 +92,7 @@ class Transport:
     registers_memory: bool = False  # for example for RDMA, before it is sent
     # It carries contiguous tensors and nothing else: no strings, no lists of numbers, and no views of larger tensors.
     carries_contiguous_only: bool = False
-    # A reader's memory is used for its messages in turn, but with --keep only when it has freed what was there.
+    # It reuses buffers, but with --keep, a message never arrives in memory that its reader still uses.
     can_keep: bool = False
     # It sends only memory that was registered before the clock starts, so producers make their messages there.
     sends_registered_only: bool = False
@@ -160,6 +162,18 @@ def readers_get_views(transport: Transport, flags: Mapping[str, Any]) -> bool:
     return (transport.gives_views or bool(flags.get("zero_copy"))) and not flags.get("copy_out")
 
 
+def later_messages_overwrite(transport: Transport, flags: Mapping[str, Any]) -> bool:
+    """Return whether the copy that a reader has lies in memory that it gets again for a later message.
+
+    This is the next message; with --in-flight K, it is the one K later. Otherwise each message arrives in memory of its
+    own, which the reader may keep. It does not matter for views.
+    """
+    if flags.get("keep"):
+        return False
+    is_asked_for = flags.get("reuse_buffers") or flags.get("copy_out")
+    return transport.reuses_buffers or bool(is_asked_for)
+
+
 def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> bool:
     """Return whether messages lie where the transport sends them from before the clock starts.
 
@@ -168,6 +182,19 @@ def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> 
     """
     in_place = transport.requirements.shared_memory or transport.sends_registered_only
     return in_place and not flags.get("copy_in")
+
+
+def flags_of_name(name: str) -> dict[str, Any]:
+    """Return the flags that are in the name of a configuration. Those without a value are True."""
+    flags: dict[str, Any] = {}
+    flag = ""
+    for word in shlex.split(name):
+        if word.startswith("--"):
+            flag = word.removeprefix("--").replace("-", "_")
+            flags[flag] = True
+        elif flag:
+            flags[flag] = word
+    return flags
 
 
 BASELINE = "store driver-queue"  # the demo's own transport

@@ -10,7 +10,12 @@ The column `a run takes about` has the time of all its iterations, without the s
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow.catalogue.catalogue import VARIANTS, Variant, readers_get_views
+from dataflow.catalogue.catalogue import (
+    VARIANTS,
+    Variant,
+    later_messages_overwrite,
+    readers_get_views,
+)
 from dataflow.commands.run import format_iterations, read_durations
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import VerbParser, parse_with_options, plan_transport
@@ -31,7 +36,10 @@ def plan_variant(variant: Variant, given: Mapping[str, Any]) -> PlannedVariant:
 
 
 def describe_reader(variant: Variant) -> str:
-    return "a view" if readers_get_views(variant.transport, variant.flags) else "a copy"
+    if readers_get_views(variant.transport, variant.flags):
+        return "a view"
+    is_overwritten = later_messages_overwrite(variant.transport, variant.flags)
+    return "a reused buffer" if is_overwritten else "a copy to keep"
 
 
 def number_reasons(reasons: Sequence[str | None]) -> dict[str, int]:

@@ -52,7 +52,7 @@ class Endpoint:
                 self.tasks[task.name] = task
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
-        # --copy-out: memory that each task copies its inputs into.
+        # --copy-out: memory that each task copies its inputs into, without end.
         self.copies: dict[str, Iterator[list[Payload]]] = {}
         if name == DRIVER:
             self._add_sender(DRIVER)
@@ -96,11 +96,10 @@ class Endpoint:
         )
         if not options.copy_out:
             return
-        copies = []
-        for _ in range(in_flight):
-            copy = [tensors.like(edge.message, self.device) for edge in edges]
-            copies.append(copy)
-        self.copies[task] = cycle(copies)
+        if options.keep:
+            self.copies[task] = new_inputs(edges, self.device)
+        else:
+            self.copies[task] = reused_inputs(edges, self.device, count=in_flight)
 
     def memory(self, task: str) -> Memory | None:
         """Return where the task's payloads lie; None: anywhere. It is called once per task.
@@ -163,7 +162,7 @@ class Endpoint:
                 values.split(lengths.tolist())
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
-        """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
+        """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago or is new."""
         memory = next(self.copies[task])
         return [tensors.copy(view, into) for view, into in zip(inputs, memory, strict=True)]
 
@@ -232,6 +231,21 @@ class Endpoint:
             "peak_memory_bytes": usage.ru_maxrss * 1024,
             "minor_faults": self.minor_faults,
         }
+
+
+def reused_inputs(edges: Sequence[Edge], device: Any, count: int) -> Iterator[list[Payload]]:
+    """Return so many payloads of each edge in turn, without end. Their pages are in memory already."""
+    memory = []
+    for _ in range(count):
+        payloads = [tensors.like(edge.message, device) for edge in edges]
+        memory.append(payloads)
+    return cycle(memory)
+
+
+def new_inputs(edges: Sequence[Edge], device: Any) -> Iterator[list[Payload]]:
+    """Yield payloads of each edge in new memory, without end. Nothing here holds them, so a reader may keep them."""
+    while True:
+        yield [tensors.unwritten(edge.message, device) for edge in edges]
 
 
 class Actor(Endpoint):

@@ -131,20 +131,25 @@ def _describe(message: Message) -> str:
 
 def like(message: Message, device: Any) -> Payload:
     """Return a payload to copy into. Its pages are in memory already; strings and lists of numbers are empty."""
+    return _make_payload(message, device, torch.ones)
+
+
+def unwritten(message: Message, device: Any) -> Payload:
+    """Return the same in new memory, to which nobody has written, so each of its pages can be a page fault."""
+    return _make_payload(message, device, torch.empty)
+
+
+def _make_payload(message: Message, device: Any, make: Callable[..., Tensor]) -> Payload:
+    """Return a payload whose tensors are made by a function of torch. Strings and lists of numbers are empty."""
     fields = []
     for field in message.fields:
         if field.is_python:
             items: list[Any] = [""] * len(field.lengths)
         else:
-            items = _make_ones(field, device)
+            dtype = torch_dtype(field.dtype)
+            items = [make(shape, dtype=dtype, device=device) for shape in field.shapes]
         fields.append(items)
     return assemble(message, fields)
-
-
-def _make_ones(field: Field, device: Any) -> list[Tensor]:
-    """Return tensors of the dtype and shapes of a field, full of ones."""
-    dtype = torch_dtype(field.dtype)
-    return [torch.ones(shape, dtype=dtype, device=device) for shape in field.shapes]
 
 
 def copy(payload: Payload, into: Payload) -> Payload:

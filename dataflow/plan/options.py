@@ -125,13 +125,14 @@ class Options:
     zero_copy: bool = _transport(False, "object store: readers map tensors and do not copy them", configuration=True)
     copy_in: bool = _transport(False, "mapped transports and torch multiprocessing: producers write into memory of "
         "their own, and copy each message into shared memory inside the clock", configuration=True)
-    copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
+    copy_out: bool = _transport(False, "readers copy the view that they get, into memory that the next message uses "
+        "again, or with --keep into new memory", configuration=True)
     reuse_buffers: bool = _transport(False, "rdt nixl-pull: readers receive into memory that they have registered "
         "(set_target_for_ref)", configuration=True)
     one_by_one: bool = _transport(False, "rdt nixl-pull: readers fetch the messages of a call one after the other, and "
         "not together", configuration=True)
-    keep: bool = _transport(False, "graph nixl-read: readers may keep what they get; otherwise, the next message "
-        "overwrites it", configuration=True)
+    keep: bool = _transport(False, "torch gloo and broadcast, graph nixl-read, and --copy-out: readers may keep what "
+        "they get; otherwise, the next message overwrites it", configuration=True)
     registration: str = _transport("once", "rdt nixl and nixl-pull: producers register their memory once, Ray copies "
         "each message into a registered pool, or Ray registers each message, as it does by itself (none)", str,
         choices=("once", "pool", "none"), configuration=True)

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 from common.gpus import count_gpus, cuda_version, default_device, gpus_in_words
-from dataflow.catalogue.catalogue import Transport
+from dataflow.catalogue.catalogue import Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.flows.message import jagged_message
@@ -65,8 +65,21 @@ def find_fetch_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--reuse-buffers: {advice}"
     if options.one_by_one and not transport.can_receive_in_place:
         yield f"--one-by-one: {advice}"
-    if options.keep and not transport.can_keep:
+    if options.keep:
+        yield from find_keep_errors(transport, options)
+
+
+def find_keep_errors(transport: Transport, options: Options) -> Iterator[str]:
+    """Yield an error if --keep changes nothing."""
+    label = transport.label
+    if transport.can_keep or options.copy_out:
+        return
+    if readers_get_views(transport, options.configuration_flags):
+        yield f"--keep: readers of {label} get views: give --copy-out too, or leave it out"
+    elif transport.reuses_buffers or options.reuse_buffers:
         yield f"--keep: readers of {label} have no choice of what they may keep: leave it out"
+    else:
+        yield f"--keep: readers of {label} may keep what they get without it: leave it out"
 
 
 def find_contiguous_errors(label: str, options: Options, flow: Flow) -> Iterator[str]:

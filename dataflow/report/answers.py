@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the answers of docs/choosing.md: a table of one node, and a list of views, several nodes and GPUs."""
+"""Build the answers of docs/choosing.md: a table of copies to keep, and a list of what else readers get, and where."""
 
 from collections.abc import Sequence
 
@@ -15,30 +15,44 @@ from dataflow.report.tables import Column, Section, format_milliseconds, make_ta
 from dataflow.units import format_bytes
 
 NO_FAILURE = "-"
+IS_OVERWRITTEN = "The next message overwrites the buffer, so no page of it is new."
+NO_PRODUCER = "The times have no copy by the producer."
+# What readers get besides copies to keep, and why that takes less time.
+OTHER_READERS = {
+    tables.REUSED_BUFFER: IS_OVERWRITTEN,
+    tables.KEPT_IN_PLACE: NO_PRODUCER,
+    tables.REUSED_IN_PLACE: f"{IS_OVERWRITTEN} {NO_PRODUCER}",
+    tables.VIEW: "No reader copies the bytes, or reads them while the clock runs.",
+}
 
 
 def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> list[Section]:
-    """Return the table of one node with copies, and the list of the other answers."""
+    """Return the table of one node with copies to keep, and the list of the other answers."""
     on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
     answers = []
-    views = [row for row in on_ray if not row.is_comparable]
-    if views:
-        answers.append(answer_views(views))
-    on_several_nodes = []
-    for result in results:
-        owns_copy = tables.readers_of(result) == tables.OWN_COPY
-        if result.table == "cluster" and owns_copy and link_seconds(result):
-            on_several_nodes.append(result)
-    if on_several_nodes:
-        answers.append(answer_several_nodes(on_several_nodes))
+    for readers, reason in OTHER_READERS.items():
+        rows = [row for row in on_ray if tables.readers_of(row.newest) == readers]
+        if rows:
+            answers.append(answer_other_readers(readers, rows, reason))
+    for readers in (tables.COPY_TO_KEEP, tables.REUSED_BUFFER):
+        on_several_nodes = []
+        for result in results:
+            is_alike = tables.readers_of(result) == readers
+            if result.table == "cluster" and is_alike and link_seconds(result):
+                on_several_nodes.append(result)
+        if on_several_nodes:
+            answers.append(answer_several_nodes(readers, on_several_nodes))
     answers.append(answer_gpus(results))
     others = "\n".join(f"* {answer}" for answer in answers)
     return [build_one_node(on_ray), Section("answers", "", others)]
 
 
 def build_one_node(rows: Sequence[Row]) -> Section:
-    """Return the configurations whose readers own a copy, the fastest first: factor, memory, and failed runs if any."""
-    copies = [row for row in rows if row.is_comparable]
+    """Return the configurations whose readers may keep their copy, the fastest first, without producers in place.
+
+    Each has its factor, its memory, and failed runs if there are any.
+    """
+    copies = [row for row in rows if tables.readers_of(row.newest) == tables.COPY_TO_KEEP]
     copies.sort(key=order_of)
     boots = boots_of_rows(rows)
     columns = (
@@ -56,7 +70,8 @@ def build_one_node(rows: Sequence[Row]) -> Section:
     if "failed runs" in table.headers:
         parts.append("how many of its runs failed")
     *first, last = parts
-    sentence = f"On Ray, {size} per iteration. Each row says {', '.join(first)}, and {last}."
+    beginning = f"On Ray, {size} per iteration; readers may keep their copy."
+    sentence = f"{beginning} Each row says {', '.join(first)}, and {last}."
     return Section("answers", "One node", sentence, table)
 
 
@@ -70,8 +85,8 @@ def count_failures(row: Row) -> str:
     return f"{failed} of {count}" if failed else NO_FAILURE
 
 
-def answer_views(rows: Sequence[Row]) -> str:
-    """Return the mean times of configurations whose readers get a view, by machine, and how many runs failed."""
+def answer_other_readers(readers: str, rows: Sequence[Row], reason: str) -> str:
+    """Return the mean times of configurations of one group, by machine, and how many runs failed."""
     times = []
     boots = boots_of_rows(rows)
     for row in rows:
@@ -80,12 +95,11 @@ def answer_views(rows: Sequence[Row]) -> str:
         if failures != NO_FAILURE:
             text += f" (failed runs: {failures})"
         times.append(text)
-    reason = "because no reader copies the bytes, or reads them while the clock runs"
-    return f"**One node, readers that only read.** {'; '.join(times)}, {reason}."
+    return f"**One node, {readers}.** {'; '.join(times)}. {reason}"
 
 
-def answer_several_nodes(results: Sequence[Result]) -> str:
-    """Return the times of the largest workload on several nodes, the fastest configuration first."""
+def answer_several_nodes(readers: str, results: Sequence[Result]) -> str:
+    """Return the times of the largest workload of one group on several nodes, the fastest configuration first."""
     workloads = [result.workload for result in results]
     largest = max(workloads, key=lambda workload: workload.bytes_per_iteration)
     shown = [result for result in results if result.workload == largest]
@@ -97,4 +111,4 @@ def answer_several_nodes(results: Sequence[Result]) -> str:
     layout = describe_layout(shown[0])
     size = format_bytes(largest.bytes_per_iteration)
     note = "x: the time of the network alone for the bytes that cross it"
-    return f"**Several nodes** ({layout}, {size} per iteration; {note}). {', '.join(times)}."
+    return f"**Several nodes, {readers}** ({layout}, {size} per iteration; {note}). {', '.join(times)}."

@@ -126,8 +126,9 @@ def campaign_sections(rows: Sequence[Row]) -> list[Section]:
 
 
 def build_campaign(table: str, rows: list[Row], costs: FittedCosts) -> Section:
-    """Return the section of one table, the slowest configuration first, and views last."""
-    rows.sort(key=lambda row: (not row.is_comparable, -order_of(row)))
+    """Return the section of one table, in groups of what readers get, the slowest configuration of each first."""
+    groups = [*tables.READER_GROUPS]
+    rows.sort(key=lambda row: (groups.index(tables.readers_of(row.newest)), -order_of(row)))
     chart = draw_factors(rows) if table == "headline" else None
     cells = make_table(rows, columns_of(rows, costs))
     title = title_of(rows[0].newest)

@@ -120,8 +120,10 @@ def divide_by_boot(
 def divide_means(row: Row, other: Row) -> dict[str, float]:
     """Return, by boot, how many times as fast the mean of a configuration is as that of another one.
 
-    Only campaigns that have measured both count.
+    Only campaigns that have measured both count. {} if they do other work.
     """
+    if row.newest.work != other.newest.work:
+        return {}
     shared = row.pairs.keys() & other.pairs.keys()
     old = times_of(other, campaigns=shared)
     new = times_of(row, campaigns=shared)

@@ -20,11 +20,13 @@ from dataflow.analysis.prediction import (
 from dataflow.analysis.stored_costs import CostFile, Unexplained
 from dataflow.machine.samples import MachineSamples
 from dataflow.report.tables import (
+    READER_GROUPS,
     Column,
     TextTable,
     format_ends,
     format_range,
     format_significant,
+    group_of_readers,
     make_table,
 )
 from dataflow.units import format_bytes
@@ -49,7 +51,7 @@ def format_interval_of(prediction: Prediction) -> str:
 
 
 def name_reader(prediction: Prediction) -> str:
-    return "copy" if prediction.cost.readers_own_a_copy else "view"
+    return READER_GROUPS[group_of_readers(*prediction.cost.work)]
 
 
 def in_milliseconds(seconds: float) -> str:

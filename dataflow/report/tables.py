@@ -17,10 +17,21 @@ from dataflow.records.schema import AS_REQUESTED, Layout
 from dataflow.units import format_bytes
 
 # The groups of configurations whose times are compared, and the cells of the column "readers get". The groups do not do
-# the same work: times of the second one have no copy by the producer, and those of the third one no copy by readers.
-OWN_COPY, VIEW = "readers own a copy", "readers get a view"
-WRITTEN_IN_PLACE = "readers own a copy and the producer writes in place"
-READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
+# the same work. A copy to keep lies in memory of its own, whose pages may be new. A later message overwrites a reused
+# buffer. Written in place: the times have no copy by the producer. View: they have no copy by readers.
+COPY_TO_KEEP = "readers may keep their copy"
+REUSED_BUFFER = "readers get a buffer that is reused"
+IN_PLACE = "and the producer writes in place"
+KEPT_IN_PLACE = f"{COPY_TO_KEEP} {IN_PLACE}"
+REUSED_IN_PLACE = f"{REUSED_BUFFER} {IN_PLACE}"
+VIEW = "readers get a view"
+READER_GROUPS = {
+    COPY_TO_KEEP: "copy to keep",
+    REUSED_BUFFER: "reused buffer",
+    KEPT_IN_PLACE: "copy to keep, written in place",
+    REUSED_IN_PLACE: "reused buffer, written in place",
+    VIEW: "view",
+}
 NARROW = 1.1  # of an interval: its ends, divided
 MIN_SLOW_SHARE = 0.02  # of the iterations: more slow ones are shown
 # The configurations of a table share them, as its title says.
@@ -198,9 +209,18 @@ def format_data_path(result: Result) -> str:
 
 def readers_of(result: Result) -> str:
     """Return the group of a result. Only times of one group are compared."""
-    if not result.readers_own_a_copy:
+    return group_of_readers(
+        result.readers_own_a_copy, result.is_overwritten, result.producer_writes_in_place
+    )
+
+
+def group_of_readers(own_a_copy: bool, is_overwritten: bool, is_written_in_place: bool) -> str:
+    """Return the group of readers that own a copy, which later messages overwrite or not, or that get a view."""
+    if not own_a_copy:
         return VIEW
-    return WRITTEN_IN_PLACE if result.producer_writes_in_place else OWN_COPY
+    if is_written_in_place:
+        return REUSED_IN_PLACE if is_overwritten else KEPT_IN_PLACE
+    return REUSED_BUFFER if is_overwritten else COPY_TO_KEEP
 
 
 def order_by_readers(results: Sequence[Result]) -> list[Result]:

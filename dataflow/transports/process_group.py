@@ -64,7 +64,7 @@ class Rank(Endpoint):
         )
         # Two messages between the same ranks may be read in another order than they were sent. NCCL has no tags.
         self.tags = {edge: tag for tag, edge in enumerate(flow.edges)}
-        self.receive_buffers = {}  # edge -> lists of tensors, which are received into in turn
+        self.receive_buffers = {}  # edge -> an iterator of lists of tensors to receive into
         self.receives_begun = {}  # task -> what `receive_message` returned for each edge
         # `torch broadcast`: sending task -> the group of its actor and of its readers.
         self.groups = self.form_groups() if plan.transport.name == "broadcast" else {}
@@ -96,9 +96,10 @@ class Rank(Endpoint):
                 dist.send(torch.ones(1, device=device), self.ranks[edge.reader])
             elif self.name == flow.actor(edge.reader):
                 dist.recv(torch.ones(1, device=device), self.ranks[edge.source])
-                payloads = [tensors.like(message, device) for _ in range(count)]
-                buffers = [tensors.to_tensor_list(payload, message) for payload in payloads]
-                self.receive_buffers[edge] = cycle(buffers)
+                if plan.options.keep:
+                    self.receive_buffers[edge] = new_buffers(message, device)
+                else:
+                    self.receive_buffers[edge] = reused_buffers(message, device, count)
 
     def device_of(self, edge):
         """Return where an edge's bytes arrive: on the GPU between actors, in host memory to and from the driver."""
@@ -124,7 +125,7 @@ class Rank(Endpoint):
         return requests
 
     def receive_message(self, edge, receive):
-        """Return the tensors of an edge that were used longest ago, and what `receive` returns for each of them."""
+        """Return the tensors that an edge receives into, and what `receive` returns for each of them."""
         buffers = next(self.receive_buffers[edge])
         rank = self.ranks[edge.source]
         tag = self.tags[edge]
@@ -166,6 +167,18 @@ class RankActor(Rank, Actor):
                 requests += self.send(task, self.forward_step(task, *inputs))
             for request in requests:
                 request.wait()
+
+
+def reused_buffers(message, device, count):
+    """Return so many lists of tensors in turn, without end: a message overwrites the one that came `count` before."""
+    payloads = [tensors.like(message, device) for _ in range(count)]
+    return cycle([tensors.to_tensor_list(payload, message) for payload in payloads])
+
+
+def new_buffers(message, device):
+    """Yield lists of tensors in new memory, without end. Nothing here holds them, so their reader decides how long."""
+    while True:
+        yield tensors.to_tensor_list(tensors.unwritten(message, device), message)
 
 
 def nccl_settings(folder, version, one_gpu, rank):

@@ -81,7 +81,7 @@ def test_times_of_other_work_have_no_factor_and_never_fail(tmp_path, capsys):
         [*write_sides(tmp_path, [make_record("refs", *QUIET)], [view]), "--fail-above", "5%"],
     ).out
     assert (
-        "where readers get a view, and store refs takes 1,000 ms (990 to 1,010) where readers own a copy"
+        "where readers get a view, and store refs takes 1,000 ms (990 to 1,010) where readers may keep their copy"
         in output
     )
 

@@ -45,7 +45,9 @@ FITTED = [
 ]
 TWO_CORES = MachineSpeed("two", cores=2, rates={1: 6e3, 2: 1e4}, fault_seconds=0.01)
 DESCRIBED = ("--copy-gbps", "10", "--fault-us", "1")
-TIME = re.compile(r"^(store driver-queue|store refs|graph shm) +copy +([\d,.]+)", re.MULTILINE)
+TIME = re.compile(
+    r"^(store driver-queue|store refs|graph shm) +copy to keep +([\d,.]+)", re.MULTILINE
+)
 
 
 # As raymeter writes it.
@@ -156,6 +158,8 @@ def test_what_memory_that_is_kept_gains_and_at_which_price_of_a_page_fault_the_o
         "graph shm": {"copies": 2.0, "faults": 100.0},
         "torch gloo": {"copies": 3.0, "faults": 0.0},  # it keeps no memory
         "graph view": {"copies": 1.0, "faults": 100.0, "readers_own_a_copy": False},
+        # The next message overwrites what its readers have.
+        "graph zero-copy --copy-out": {"copies": 1.0, "faults": 100.0},
     }
     size = 10
     speed = MachineSpeed("new", cores=2, rates={2: 1e6}, fault_seconds=1e-6)

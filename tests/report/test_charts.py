@@ -22,7 +22,7 @@ CAPTION = (
     "Linux 6.18.44, Python 3.11.7, " * 8,
 )
 CAUSES = ("serialisation", "page faults", "copying", "sending", "waiting", "other")
-READERS = ("readers own a copy", "readers get a view")
+READERS = ("readers may keep their copy", "readers get a view")
 LIMITS = {"memcpy: 33.48 ms": 33.48, "memcpy by all cores: 24.1 ms": 24.1}
 
 

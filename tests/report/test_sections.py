@@ -33,19 +33,23 @@ def views(seconds, **changes):
 
 def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     copied = {"runtime": "graph", "flags": {"copy_out": True}}
+    kept = {"runtime": "graph", "flags": {"copy_out": True, "keep": True}}
     built = build(
         make_record("driver-queue", [2.0], [2.1], [1.9]),
         make_record("shm", [0.2], [0.21], [0.19], runtime="graph"),
         make_record("mapped", views([0.002]), views([0.0021]), views([0.0019]), runtime="graph"),
         make_record("mapped", [0.05], [0.051], [0.049], **copied),
         make_record("zero-copy", [0.3], [0.31], [0.29], **copied),
+        make_record("zero-copy", [0.4], [0.41], [0.39], **kept),
         make_record("mapped", views([0.3]), runtime="graph", flags={"copy_in": True}),
         make_record("memcpy", [0.1], runtime="torch"),
         make_record("mapped", views([0.0001]), runtime="torch", flags={"check_every": 100}),
     )
     section = find(built, "results")
-    copy, written_in_place, view = section.sentence.split(" If ")
-    assert "If readers own a copy, `graph shm` is the fastest with 200 ms (180 to 230)." in copy
+    copy, reused, written_in_place, view = section.sentence.split(" If ")
+    fastest = "If readers may keep their copy, `graph shm` is the fastest with 200 ms (180 to 230)."
+    assert fastest in copy
+    assert "a buffer that is reused, `graph zero-copy --copy-out` takes 300 ms" in reused
     assert (
         "the producer writes in place, `graph mapped --copy-out` takes 50 ms (48 to 53)."
         in written_in_place
@@ -54,28 +58,38 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     assert "Not ranked: `graph mapped --copy-in` (one quiet run)." in view
     factors = column(section, "times as fast as store driver-queue")
     assert factors["store driver-queue"] == "1" and factors["graph shm"].startswith("10 (")
-    other_work = ("graph mapped", "graph mapped --copy-out", "torch mapped --check-every 100")
+    other_work = (
+        "graph mapped",
+        "graph mapped --copy-out",
+        "graph zero-copy --copy-out",
+        "torch mapped --check-every 100",
+    )
     assert {factors[name] for name in other_work} == {"-"}
+    kept_copy = factors["graph zero-copy --copy-out --keep"]
+    assert kept_copy.startswith("5 (")
     assert [row[:2] for row in section.table.cells] == [
-        ["store driver-queue", "copy"], ["graph zero-copy --copy-out", "copy"], ["graph shm", "copy"],
-        ["torch memcpy (reference)", "copy"],
-        ["graph mapped --copy-out", "copy, written in place"], ["graph mapped --copy-in", "view"],
+        ["store driver-queue", "copy to keep"], ["graph zero-copy --copy-out --keep", "copy to keep"],
+        ["graph shm", "copy to keep"],
+        ["graph zero-copy --copy-out", "reused buffer"], ["torch memcpy (reference)", "reused buffer"],
+        ["graph mapped --copy-out", "reused buffer, written in place"], ["graph mapped --copy-in", "view"],
         ["graph mapped", "view"], ["torch mapped --check-every 100", "view"],
     ]  # fmt: skip
     dots = {group: [dot.name for dot in dots] for group, dots in section.chart.panels.items()}
     cells = [row[0] for row in section.table.cells]
     groups = (
-        "readers own a copy",
-        "readers own a copy and the producer writes in place",
+        "readers may keep their copy",
+        "readers get a buffer that is reused",
+        "readers get a buffer that is reused and the producer writes in place",
         "readers get a view",
     )
-    assert dots == dict(zip(groups, (cells[:4], cells[4:5], cells[5:]), strict=True))
+    parts = (cells[:3], cells[3:5], cells[5:6], cells[6:])
+    assert dots == dict(zip(groups, parts, strict=True))
 
 
 def test_a_transport_that_cannot_be_told_apart_from_the_fastest_is_named_too():
     noisy, steady = [[0.2], [0.21], [0.19]], [[0.5], [0.51], [0.49]]
     records = [
-        make_record("shm", *noisy, runtime="graph"), make_record("gloo", *noisy[::-1], runtime="torch"),
+        make_record("shm", *noisy, runtime="graph"), make_record("gloo", *noisy[::-1], runtime="rdt"),
         make_record("refs", *steady), make_record("shm", [0.1], runtime="graph", flags={"threads": 2}),
     ]  # fmt: skip
     sentence = find(build(*records), "results").sentence
@@ -83,7 +97,7 @@ def test_a_transport_that_cannot_be_told_apart_from_the_fastest_is_named_too():
     assert re.search(
         r"\); these runs do not tell it apart from `.*?` \(200 ms \(180 to 230\)\)\.$", sentence
     )
-    assert set(re.findall("`(.*?)`", sentence)) == {"graph shm", "torch gloo"}
+    assert set(re.findall("`(.*?)`", sentence)) == {"graph shm", "rdt gloo"}
     varied = [[0.2], [0.122], [0.15], [0.07], [0.11]]
     steady = make_record("shm", [0.065], [0.066], [0.064], [0.065], [0.067], runtime="graph")
     sentence = find(build(steady, make_record("refs", *varied)), "results").sentence
@@ -157,7 +171,8 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why
         "largest overhead",
     ]
     assert section.table.cells == [
-        ["store refs", "copy", "10", "80", "10.0%"], ["store bytes", "copy", "500", "disturbed", "-"],
+        ["store refs", "copy to keep", "10", "80", "10.0%"],
+        ["store bytes", "copy to keep", "500", "disturbed", "-"],
         ["graph mapped", "view", "2", "-", "50.0%"],
     ]  # fmt: skip
     lines = section.chart.panels[""]

@@ -16,7 +16,7 @@ from dataflow.report import render
 from dataflow.report.pages import build_agreement, load_rows, page_sections
 from dataflow.report.sections import sections
 from dataflow.report.sentences import PAIR_COLUMNS
-from dataflow.report.tables import MAIN_COLUMNS, Column, make_table
+from dataflow.report.tables import COPY_TO_KEEP, MAIN_COLUMNS, REUSED_BUFFER, Column, make_table
 from dataflow.report.text_table import MAX_BAR
 
 VERSIONS = {"ray": "2.60.0", "torch": "2.13.0"}
@@ -95,17 +95,17 @@ def test_a_wide_terminal_has_a_bar_per_row_and_a_pipe_has_none():
 def test_a_page_has_the_baselines_and_the_fastest_rows_and_says_how_many_it_leaves_out():
     records = [make_record("driver-queue", [9.0]), make_record("refs", [8.0])]
     records += [
-        make_record("gloo", [1.0 + n], runtime="torch", flags={"threads": n + 2}) for n in range(12)
+        make_record("gloo", [1.0 + n], runtime="rdt", flags={"threads": n + 2}) for n in range(12)
     ]
     (section,) = sections(group_results(records))
     page = render.to_markdown_table(section.table)
     shown = [line.split(" | ")[0].strip("| ") for line in page.splitlines()[2:14]]
     assert (
-        shown[0] == "torch gloo --threads 11"
+        shown[0] == "rdt gloo --threads 11"
         and "store driver-queue" in shown
         and "store refs" in shown
     )
-    assert "torch gloo --threads 12" not in page and page.splitlines()[-1].startswith(
+    assert "rdt gloo --threads 12" not in page and page.splitlines()[-1].startswith(
         "Rows that are not shown: 2 (`"
     )
 
@@ -294,12 +294,16 @@ def test_the_answers_name_copies_on_ray_by_their_factor_views_apart_and_times_of
             "torch gloo": 0.1,
         }
         times = [(name, {}, seconds, THREE_GIB) for name, seconds in copies.items()]
+        times.append(("graph zero-copy", {"copy_out": True}, 0.15, THREE_GIB))
         write_campaign(tmp_path / day, *times, ("graph zero-copy", {}, 0.05, view))
     sentence, table, others = build_pages(
-        on_nodes("shm", 0.4, "graph"), on_nodes("gloo", 0.08, "torch"), campaigns=tmp_path
+        on_nodes("shm", 0.4, "graph"),
+        on_nodes("bytes", 0.3, "graph"),
+        on_nodes("gloo", 0.08, "torch"),
+        campaigns=tmp_path,
     )["answers"].split("\n\n")
     assert sentence.startswith(
-        "**One node.** On Ray, 448 MiB per iteration. Each row says how many"
+        "**One node.** On Ray, 448 MiB per iteration; readers may keep their copy. Each row says how many"
     )
     assert "failed" not in sentence
     assert table.splitlines() == [
@@ -309,12 +313,18 @@ def test_the_answers_name_copies_on_ray_by_their_factor_views_apart_and_times_of
         "| `store refs` | 2 | 3 |",
         "| `store driver-queue` | 1 | 3 |",
     ]
-    views, several, gpus = others.splitlines()
-    assert (
-        "`graph zero-copy` takes 50 ms, because no reader copies" in views and "times" not in views
+    reused, views, *several, gpus = others.splitlines()
+    assert reused.startswith(
+        "* **One node, readers get a buffer that is reused.** `graph zero-copy --copy-out` takes 150 ms. The next"
     )
-    assert "(2 nodes, 10 Gbit/s, 448 MiB per iteration; " in several
-    assert re.findall("`(.*?)`", several) == ["torch gloo", "graph shm"]  # the fastest first
+    assert "`graph zero-copy` takes 50 ms. No reader copies" in views
+    assert "times as fast" not in reused + views
+    assert [re.findall("`(.*?)`", line) for line in several] == [
+        ["graph bytes", "graph shm"],  # the fastest first
+        ["torch gloo"],
+    ]
+    for line, readers in zip(several, (COPY_TO_KEEP, REUSED_BUFFER), strict=True):
+        assert line.startswith(f"* **Several nodes, {readers}** (2 nodes, 10 Gbit/s, 448 MiB per")
     assert gpus.startswith("* **GPUs:** not measured.")
 
 
@@ -345,7 +355,7 @@ def test_the_answers_name_the_failed_runs_of_copies_and_views_with_the_boots(tmp
         "| `store refs` | 2, 2, 2 | 3 | 1 of 10 |",
         "| `store driver-queue` | 1 | 3 | - |",
     ]
-    assert "`graph zero-copy` takes 50, 50, 50 ms (failed runs: 1 of 10), because" in others
+    assert "`graph zero-copy` takes 50, 50, 50 ms (failed runs: 1 of 10). No reader" in others
 
 
 def test_the_scripts_are_divided_by_the_suite_configuration_by_configuration(tmp_path):

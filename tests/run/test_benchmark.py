@@ -63,7 +63,8 @@ def test_list_has_every_configuration_its_duration_and_what_this_machine_lacks(
     by_name = {row["configuration"]: row for row in rows}
     view, copy = by_name["store refs --zero-copy"], by_name["torch mapped --copy-out"]
     assert (view["readers get"], view["nodes"]) == ("a view", "several")
-    assert (copy["readers get"], copy["nodes"]) == ("a copy", "one")
+    assert (copy["readers get"], copy["nodes"]) == ("a reused buffer", "one")
+    assert by_name["torch gloo --keep"]["readers get"] == "a copy to keep"
     refs, nccl = by_name["store refs"], by_name["graph nccl"]
     assert refs["a run takes about"] == "123 s"  # the first iteration, and 30 timed ones
     assert refs["on this machine"] == "runs"

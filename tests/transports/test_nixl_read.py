@@ -190,7 +190,7 @@ def test_each_input_is_read_by_a_call_of_its_own(monkeypatch):
         "graph nixl-read sends only memory that it has registered before: leave it out",
         marks=pytest.mark.study("weights")),
     ("graph", ["--transport", "nixl-read", "--address", "127.0.0.1:6379"], "runs on one machine"),
-    ("graph", ["--transport", "shm", "--keep"], "--keep: readers of graph shm have no choice of what they may keep"),
+    ("graph", ["--transport", "shm", "--keep"], "--keep: readers of graph shm may keep what they get without it"),
     pytest.param("peers", ["--transport", "nixl-read", "--keep"],  # its next message overwrites the last one
                  "--keep: readers of peers nixl-read have no choice of what they may keep", marks=PEERS),
     pytest.param("peers", ["--transport", "nixl-read", "--flow", "grpo"],

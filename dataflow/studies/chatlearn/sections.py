@@ -25,14 +25,14 @@ CHANGES = tomllib.loads(Path(__file__).with_name("changes.toml").read_text(encod
 def describe_changes(group: Group) -> str:
     """Return a line of a list for each of CHANGES that makes a clear difference; "" if none does.
 
-    Left out are those of which a side was not measured, or with another number of iterations in flight.
+    Left out are those of which a side was not measured, or with other work or another number of iterations in flight.
     """
     by_label = {tables.short_label(result): result for result in group.ordered}
     lines = []
     for change in CHANGES:
         old = by_label.get(change["old"])
         new = by_label.get(change["new"])
-        if old and new and old.in_flight == new.in_flight:
+        if old and new and old.work == new.work and old.in_flight == new.in_flight:
             ratio = Pair(old, new).ratio
             labels = f"`{change['old']}` → `{change['new']}`"
             if ratio.verdict in ("faster", "slower"):
