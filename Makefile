@@ -132,13 +132,15 @@ cases: .venv-cases/installed
 
 PUT_RAYS := 2.44.1 2.53.0 2.54.0 2.56.0 2.58.0 2.60.0
 PUTS := results/evidence/put-gigabytes.jsonl
+# Listen on the loopback interface only.
+put-gigabytes: export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER = 0
 put-gigabytes: .venv/installed
 	rm -f $(PUTS)
 	for version in $(PUT_RAYS); do $(PY) -m pip install --quiet --target .venv-profiled/ray-$$version ray==$$version \
 		aiosignal frozenlist || exit 1; done
 	for run in 1 2 3 4 5; do for version in $(PUT_RAYS); do \
-		PYTHONPATH=.venv-profiled/ray-$$version $(PY) -m examples.put_gigabytes $(PUTS) || exit 1; done; \
-		RAY_preallocate_plasma_memory=1 $(PY) -m examples.put_gigabytes $(PUTS) || exit 1; done
+		PYTHONPATH=.venv-profiled/ray-$$version $(PY) -m examples.put_records $(PUTS) || exit 1; done; \
+		RAY_preallocate_plasma_memory=1 $(PY) -m examples.put_records $(PUTS) || exit 1; done
 
 .venv-profiled/installed: examples/profiled/requirements.txt
 	$(PYTHON) -m venv .venv-profiled

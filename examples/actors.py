@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two actors of all examples, what starts them, and what prints the times before and after a change."""
+"""What the examples with code of this project share: two actors, what starts them, and what measures a step."""
 
-import time
 from collections.abc import Callable
-from statistics import median
+from resource import RUSAGE_SELF, getrusage
+from timeit import timeit
 from typing import Any
 
 import ray
 import torch
 
+COUNT = 8 * 2**20  # 64 MiB
+
 
 class Rollout:
     def __init__(self) -> None:
-        self.tokens = torch.arange(8 * 2**20)  # 64 MiB
+        self.tokens = torch.arange(COUNT)
 
-    def generate(self, prompt: str = "") -> torch.Tensor:
+    def generate(self) -> torch.Tensor:
         return self.tokens
 
 
@@ -29,16 +31,16 @@ def start(*classes: type) -> list[Any]:
     return [ray.remote(cls).remote() for cls in classes]
 
 
-def print_times(before: Callable[[], Any], after: Callable[[], Any], repeats: int = 9) -> None:
-    """Call each function several times, check that their results are equal, and print the median time of each."""
-    results = set()
-    texts = []
-    for name, send in (("before", before), ("after", after)):
-        seconds = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            results.add(send())
-            seconds.append(time.perf_counter() - start)
-        texts.append(f"{name}: {median(seconds[2:]) * 1e3:.1f} ms")
-    assert len(results) == 1, "before and after, the results are different"
-    print(*texts, sep=", ")
+def count_page_faults(actors: list[Any]) -> int:
+    """Return the minor page faults of this process and of these actors."""
+    calls = [one.__ray_call__.remote(lambda _: getrusage(RUSAGE_SELF).ru_minflt) for one in actors]
+    return sum(ray.get(calls)) + getrusage(RUSAGE_SELF).ru_minflt
+
+
+def measure(name: str, step: Callable[[], int], actors: list[Any]) -> None:
+    """Print the mean time and page faults of 20 steps, after 3 untimed ones. Each returns the last token."""
+    assert [step() for _ in range(3)] == [COUNT - 1] * 3
+    before = count_page_faults(actors)
+    seconds = timeit(step, number=20) / 20
+    faults = (count_page_faults(actors) - before) / 20
+    print(f"{name:<13}{seconds * 1e3:8.1f} ms per step, {faults:9,.0f} page faults")

@@ -1,41 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile calls that repeat into a graph, whose channels are made once. The type hint "shm" avoids pickling.
+"""Send a new tensor per step by calls, or by a compiled graph. The trainer gets a copy in both."""
 
-    python3 -m examples.compiled_graph
-
-In the tables of this suite: `store refs` before, `graph shm` after.
-"""
-
-from functools import cache
+from resource import RUSAGE_SELF, getrusage
+from timeit import timeit
 
 import ray
+import torch
 from ray.dag import DAGContext, InputNode
 
-from common.cluster import remove_semaphores
-from examples.actors import Rollout, Trainer, print_times, start
+
+@ray.remote
+class Model:
+    def generate(self, value):
+        return torch.full((2**24,), value)  # 64 MiB
+
+    def train(self, tokens):
+        assert tokens[-1] == 1
 
 
-def before(rollout, trainer):
-    return ray.get(trainer.train.remote(rollout.generate.remote("prompt")))
+def count_page_faults():
+    calls = [one.__ray_call__.remote(lambda _: getrusage(RUSAGE_SELF).ru_minflt) for one in models]
+    return sum(ray.get(calls)) + getrusage(RUSAGE_SELF).ru_minflt
 
 
-@cache
-def compile_graph(rollout, trainer):
-    with InputNode() as prompt:
-        tokens = rollout.generate.bind(prompt).with_tensor_transport("shm")
-        # Each channel gets two buffers. A buffer grows at its first larger message.
-        return trainer.train.bind(tokens).experimental_compile(_max_inflight_executions=2)
+def measure(name, step):
+    timeit(step, number=3)  # untimed
+    first = count_page_faults()
+    ms = timeit(step, number=20) / 20 * 1e3
+    print(f"{name:13}{ms:8.1f} ms per step, {(count_page_faults() - first) / 20:9,.0f} page faults")
 
 
-def after(graph):
-    return ray.get(graph.execute("prompt"))
-
-
-if __name__ == "__main__":
-    with remove_semaphores():  # Ray 2.60 leaves those of the channels
-        *actors, rollout, trainer = start(Rollout, Trainer, Rollout, Trainer)
-        print_times(lambda: before(*actors), lambda: after(compile_graph(rollout, trainer)))
-        # With the type hint, the trainer does not stop by itself, and is killed after this time.
-        DAGContext.get_current().teardown_timeout = 1  # second
-        compile_graph(rollout, trainer).teardown(kill_actors=True)
-        ray.shutdown()
+ray.init(include_dashboard=False, log_to_driver=False)
+rollout, trainer = models = [Model.remote() for _ in range(2)]
+measure("calls", lambda: ray.get(trainer.train.remote(rollout.generate.remote(1.0))))
+with InputNode() as value:
+    tokens = rollout.generate.bind(value).with_tensor_transport("shm")
+    graph = trainer.train.bind(tokens).experimental_compile(_max_inflight_executions=2)
+measure("graph", lambda: ray.get(graph.execute(1.0)))
+DAGContext.get_current().teardown_timeout = 1  # Ray kills the trainer, which does not stop itself

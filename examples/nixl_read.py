@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Let the reader in a compiled graph fetch a tensor by NIXL from the memory of its producer. The graph has the address.
 
-In the tables of this suite: `store refs` before, `graph nixl-read --keep` after. It needs nixl, and one machine.
+The trainer gets a copy that it may keep, as over the object store. It needs nixl, and one machine.
 """
 
-from functools import cache
 from itertools import count
 
 import ray
@@ -40,23 +39,19 @@ class Trainer(actors.Trainer):
         self.reader.try_to_read(handle)  # if this machine does not allow it, the error says so here
 
     def read(self, handle):
-        return self.train(self.reader.read(handle))  # of a tensor that it may keep
-
-
-@cache
-def compile_graph():
-    with InputNode() as number:
-        return trainer.read.bind(rollout.write.bind(number)).experimental_compile()
+        return self.train(self.reader.read(handle))
 
 
 if __name__ == "__main__":
     with remove_semaphores():  # Ray 2.60 leaves those of the channels
-        rollout, trainer = actors.start(Rollout, Trainer)
+        pair = rollout, trainer = actors.start(Rollout, Trainer)
         ray.get(trainer.begin.remote(rollout.begin.remote()))
-        numbers = count(1)
-        actors.print_times(
-            lambda: ray.get(trainer.train.remote(rollout.generate.remote())),
-            lambda: ray.get(compile_graph().execute(next(numbers))),
+        actors.measure(
+            "object store", lambda: ray.get(trainer.train.remote(rollout.generate.remote())), pair
         )
-        compile_graph().teardown()
+        with InputNode() as number:
+            graph = trainer.read.bind(rollout.write.bind(number)).experimental_compile()
+        numbers = count(1)
+        actors.measure("graph", lambda: ray.get(graph.execute(next(numbers))), pair)
+        graph.teardown()
         ray.shutdown()

@@ -3,14 +3,13 @@
 
     python3 -m examples.receive_in_place
 
-In the tables of this suite: `store refs` before, `rdt nixl-pull --reuse-buffers` after. It needs nixl.
+Over the object store, it gets a copy that it may keep; here, the next message overwrites the last one. It needs nixl.
 """
 
 import ray
-import torch
 from ray.experimental import register_nixl_memory, set_target_for_ref, wait_tensor_freed
 
-from examples.actors import Rollout, Trainer, print_times
+from examples.actors import COUNT, Rollout, Trainer, measure
 
 
 class Producer(Rollout):
@@ -24,7 +23,7 @@ class Producer(Rollout):
 
 class Reader(Trainer):
     def __init__(self):
-        self.tokens = torch.ones(8 * 2**20, dtype=torch.int64)
+        self.tokens = Rollout().tokens
         register_nixl_memory(self.tokens)
 
     def pull(self, references):
@@ -34,10 +33,7 @@ class Reader(Trainer):
 
 if __name__ == "__main__":
     ray.init(include_dashboard=False, log_to_driver=False)
-    producer, reader = (
-        ray.remote(enable_tensor_transport=True)(actor).remote() for actor in (Producer, Reader)
-    )
-    print_times(
-        lambda: ray.get(reader.train.remote(producer.generate.remote())),
-        lambda: ray.get(reader.pull.remote(producer.put.remote(8 * 2**20 - 1))),
-    )
+    remote = ray.remote(enable_tensor_transport=True)
+    pair = producer, reader = remote(Producer).remote(), remote(Reader).remote()
+    measure("object store", lambda: ray.get(reader.train.remote(producer.generate.remote())), pair)
+    measure("in place", lambda: ray.get(reader.pull.remote(producer.put.remote(COUNT - 1))), pair)

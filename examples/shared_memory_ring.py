@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write messages into shared memory that the reader maps, and send only a handle: docs/in-your-code.md explains it."""
+"""Write messages into shared memory that the reader maps, and send only a handle: docs/in-your-code.md explains it.
+
+Over the object store, the trainer gets a copy; here, a view that it must not write to, nor keep after `release`.
+"""
 
 import os
 import tempfile
@@ -28,18 +31,17 @@ class Trainer(actors.Trainer):
         self.view = View(folder, EDGE, SLOTS, 1, [EDGE.reader])
 
     def read(self, handle):
-        # A view: never write to it, and keep none after `release`.
         result = self.train(self.view.open(handle))
         self.view.release()
         return result
 
 
 if __name__ == "__main__":
-    rollout, trainer = actors.start(Rollout, Trainer)
+    pair = rollout, trainer = actors.start(Rollout, Trainer)
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix=f"ring-{os.getpid()}-") as folder:
-        for actor in (rollout, trainer):  # the writer first
+        for actor in pair:  # the writer first
             ray.get(actor.begin.remote(folder))
-        actors.print_times(
-            lambda: ray.get(trainer.train.remote(rollout.generate.remote())),
-            lambda: ray.get(trainer.read.remote(rollout.write.remote())),
+        actors.measure(
+            "object store", lambda: ray.get(trainer.train.remote(rollout.generate.remote())), pair
         )
+        actors.measure("ring", lambda: ray.get(trainer.read.remote(rollout.write.remote())), pair)

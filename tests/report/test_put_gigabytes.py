@@ -5,7 +5,7 @@ import json
 
 from conftest import ROOT
 
-from examples.put_gigabytes import make_table
+from examples.put_records import make_table
 
 
 def test_the_page_has_what_the_records_give():
