@@ -8,10 +8,12 @@ from dataflow.analysis.kept_checks import CheckedPrediction, CheckFile
 from dataflow.analysis.kept_predictions import PredictionFile
 from dataflow.analysis.outcomes import PredictedTime, rms_error
 from dataflow.report.tables import Column, Section, format_ends, format_significant, make_table
+from dataflow.units import format_bytes
 
 NAME = "predictions"
 MILLISECOND = 1e-3
 MICROSECOND = 1e-6
+LARGE_BYTES = 100 * 2**20  # of an iteration
 CHECKS_NAME = "checks"
 NO_CHECK = "No check of this kind was kept yet."
 NONE_YET = "No campaign was measured yet for which predictions were kept before."
@@ -79,26 +81,42 @@ def outcome_sections(
 
 
 def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
-    """Return by how much the predictions of a boot miss, and whether it was among those to which costs were fitted."""
+    """Return by how much the predictions of a boot miss, and whether it was among those to which costs were fitted.
+
+    Large messages are apart, because the model is one of copies and page faults.
+    """
+    known = [outcome for outcome in outcomes if outcome.predicted.interval]
+    inside = sum(outcome.is_inside for outcome in known)
+    novelty = "No cost was fitted to this boot."
+    if file.boot in file.fitted_boots:
+        novelty = "The costs were fitted to this boot, too."
+    large = [outcome for outcome in outcomes if outcome.predicted.iteration_bytes >= LARGE_BYTES]
+    small = [outcome for outcome in outcomes if outcome not in large]
+    size = format_bytes(LARGE_BYTES)
+    errors = [f"With {size} per iteration and more, {say_errors(large)}"] if large else []
+    if small:
+        errors.append(f"With less, {say_errors(small)}")
+    return (
+        f"{' '.join(errors)} {inside} of {len(known)} means lie in their interval. {novelty} Of "
+        f"{len(file.predictions)} predictions, {len(outcomes)} have a measurement that counts. This machine: "
+        f"{file.cores} cores, {file.copy_gbps:g} GB/s, "
+        f"{format_significant(file.fault_seconds / MICROSECOND)} µs per page fault."
+    )
+
+
+def say_errors(outcomes: Sequence[PredictedTime]) -> str:
+    """Return by how much predictions miss, such as "predictions miss means by 10 % ..."."""
     means = []
     medians = []
     for outcome in outcomes:
         predicted = outcome.predicted.seconds
         means.append((predicted, outcome.mean_seconds))
         medians.append((predicted, outcome.median_seconds))
-    known = [outcome for outcome in outcomes if outcome.predicted.interval]
-    inside = sum(outcome.is_inside for outcome in known)
-    novelty = "no cost was fitted to this boot"
-    if file.boot in file.fitted_boots:
-        novelty = "the costs were fitted to this boot, too"
     of_means = 100 * rms_error(means)
     of_medians = 100 * rms_error(medians)
     return (
-        f"The predictions miss the mean times by {of_means:.0f} % and the medians by {of_medians:.0f} % (rms of "
-        f"{len(outcomes)} of {len(file.predictions)} configurations; {novelty}; the others have no measurement that "
-        f"counts). {inside} of "
-        f"{len(known)} means lie in their interval. This machine: {file.cores} cores, {file.copy_gbps:g} GB/s, "
-        f"{format_significant(file.fault_seconds / MICROSECOND)} µs per page fault."
+        f"the predictions miss the mean times by {of_means:.0f} %, and the medians by {of_medians:.0f} % (rms of "
+        f"{len(outcomes)})."
     )
 
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predictions that were kept before a campaign are compared with it, and none that were made later."""
 
+from dataclasses import replace
+
 import pytest
+from msgspec import structs
 
 from dataflow.analysis.campaigns import boot_of, load_campaigns
 from dataflow.analysis.kept_predictions import (
@@ -105,9 +108,20 @@ def make_outcome(
 def test_the_page_says_how_near_the_predictions_came():
     outcomes = [make_outcome(1.1, 1.0, (0.9, 1.3)), make_outcome(1.1, 1.0, (1.05, 1.3))]
     (section,) = outcome_sections([make_file("a boot")], [outcomes])
-    assert "miss the mean times by 10 %" in section.sentence
+    assert "With less, the predictions miss the mean times by 10 %" in section.sentence
+    assert "With 100 MiB" not in section.sentence
     assert "1 of 2 means lie in their interval" in section.sentence
-    assert "no cost was fitted to this boot" in section.sentence
+    assert "No cost was fitted to this boot" in section.sentence
+
+
+def test_large_messages_are_apart():
+    small = make_outcome(3.0, 1.0, None)
+    large = make_outcome(1.1, 1.0, None)
+    predicted = structs.replace(large.predicted, iteration_bytes=2**27)
+    outcomes = [small, replace(large, predicted=predicted)]
+    (section,) = outcome_sections([make_file("a boot")], [outcomes])
+    assert "more, the predictions miss the mean times by 10 %" in section.sentence
+    assert "With less, the predictions miss the mean times by 200 %" in section.sentence
 
 
 def test_a_file_without_a_campaign_shows_nothing():
