@@ -33,4 +33,4 @@ def test_a_run_whose_library_cannot_be_loaded_fails(run_script, tmp_path):
     assert finished.code == 1
     assert finished.run.status == "failed"
     reason = finished.run.reason
-    assert "--env: the process of driver has not loaded libmalloc.so: check with ldd" in reason
+    assert "has not loaded libmalloc.so: check with ldd" in reason  # all actors are in one process
