@@ -69,6 +69,7 @@ class Result:
         options = options_of(self.workload.flow, flags)
         self.in_flight = options.in_flight
         self.threads = options.threads
+        self.keeps_memory = options.retain_memory
         # Iterations between two full verifications, timed as one group.
         self.check_every = options.group_size
 
@@ -146,23 +147,30 @@ class Result:
         quiet = [run for run in self.quiet_runs if run.status == "ok"]
         if not quiet:
             return self._choose_disturbed_runs()
-        settled = [run for run in quiet if run.settled is not False]
-        if not settled:
+        counted = [run for run in quiet if self.counts(run)]
+        if not counted:
             return NOT_SETTLED, [], explain_not_settled(quiet[-1])
         if reason:
             reason = f"{len(others)} of {len(self.planned_runs)} runs {reason}"
-        return "ok", settled, reason
+        return "ok", counted, reason
+
+    def counts(self, run: Run) -> bool:
+        """Return whether an ok run counts, as far as its warm-up decides it.
+
+        Processes that keep memory may never settle. If such runs were left out, the others would hide it.
+        """
+        return self.keeps_memory or run.settled is not False
 
     def _choose_disturbed_runs(self) -> tuple[str, list[Run], str | None]:
         """Choose as `_choose_runs` if each run was disturbed: the last attempt of those that cannot be repeated."""
         disturbance = self.ok_runs[0].disturbance
         exhausted = [planned for planned in self.ok_planned_runs if planned.is_exhausted]
         last_attempts = [planned.ok_attempts[-1] for planned in exhausted]
-        settled = [run for run in last_attempts if run.settled is not False]
-        if settled:
+        counted = [run for run in last_attempts if self.counts(run)]
+        if counted:
             return (
                 "ok",
-                settled,
+                counted,
                 (
                     f"each run and its repetitions were {DISTURBED} ({disturbance}). They count, because there are no "
                     "others, but are not ranked: measure again on an idle machine"

@@ -38,7 +38,10 @@ class Measurement:
         self.report = report
         self.run = report.run
         self.table = workers.driver.progress
-        self.warm_up = WarmUp(is_fixed=plan.options.warmup is not None)
+        options = plan.options
+        self.warm_up = WarmUp(
+            is_fixed=options.warmup is not None, keeps_memory=options.retain_memory
+        )
         self.last = 0  # the iteration that was verified last
         self.verified = Verified(plan)
         self.studies = StudyResults(plan, workers)

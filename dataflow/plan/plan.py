@@ -21,7 +21,15 @@ from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.flows.flow import DRIVER, Edge, Flow, with_proxy_actor
 from dataflow.flows.message import flat_message, jagged_message
 from dataflow.plan import validate
-from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_STORE_BYTES, MIN_WARMUP_GROUPS, Options
+from dataflow.plan.options import (
+    FORMS,
+    MAX_KEPT_WARMUP,
+    MAX_WARMUP,
+    MIN_KEPT_GROUPS,
+    MIN_STORE_BYTES,
+    MIN_WARMUP_GROUPS,
+    Options,
+)
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
 from dataflow.study import Added, studies
 from dataflow.units import format_bytes
@@ -125,8 +133,13 @@ class Plan:
 
     @property
     def max_warmup(self) -> int:
-        steady = max(MAX_WARMUP, MIN_WARMUP_GROUPS * self.options.in_flight)
-        return steady if self.options.warmup is None else self.options.warmup
+        """Return the largest number of iterations between the first one and the timed ones."""
+        options = self.options
+        if options.warmup is not None:
+            return options.warmup
+        if options.retain_memory:
+            return max(MAX_KEPT_WARMUP, MIN_KEPT_GROUPS * options.in_flight)
+        return max(MAX_WARMUP, MIN_WARMUP_GROUPS * options.in_flight)
 
     @property
     def total_iterations(self) -> int:

@@ -116,9 +116,7 @@ def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
     by_size = defaultdict[int, dict[bool, Result]](dict)
     for result in group.done:
-        by_size[result.workload.bytes_per_iteration][
-            "retain_memory" in result.configuration.flags
-        ] = result
+        by_size[result.workload.bytes_per_iteration][result.keeps_memory] = result
     return [
         Pair(sides[False], sides[True]) for _, sides in sorted(by_size.items()) if len(sides) == 2
     ]
@@ -133,10 +131,19 @@ RETAINED_COST = Column(
 )
 
 
+def format_both_settled(pair: Pair) -> str:
+    """Return after how many iterations the runs without and with kept memory settled."""
+    old, new = [tables.format_settled(side.shown_runs) for side in pair.sides]
+    return f"{old} → {new}"
+
+
+RETAINED_SETTLED = Column("settled after (iterations)", format_both_settled, 4)
+
+
 def retained_columns(group: Group) -> Sequence[Column]:
-    """Return the columns of a comparison, with the memory of both sides beside the factor."""
+    """Return the columns of a comparison, with the memory and the warm-up of both sides."""
     times, factor, interval, *others = PAIR_COLUMNS
-    return (RETAINED_SIZE, times, factor, interval, RETAINED_COST, *others)
+    return (RETAINED_SIZE, times, factor, interval, RETAINED_COST, *others, RETAINED_SETTLED)
 
 
 RETAINED_MEMORY = Table(
@@ -344,6 +351,8 @@ SWEEP = Table(
 SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "own-flow": replace(CONFIGURATIONS, name="own-flow"),
+    "without-pauses": replace(CONFIGURATIONS, name="without-pauses"),
+    "changing-sizes": replace(CONFIGURATIONS, name="changing-sizes"),
     "configurations": replace(CONFIGURATIONS, is_on_page=is_new_or_baseline),
     "paired": CONFIGURATIONS,
     "stages": replace(
