@@ -177,6 +177,8 @@ def is_compared(record: ScriptRecord) -> bool:
     if configuration["transport"] not in TRANSPORTS.get(configuration["runtime"], ()):
         return False
     is_plain = COMPARED_FLAGS.issuperset(configuration.get("flags", {}))
+    if record.workload.get("sizes", {}).get("changing_sizes"):
+        return False
     return is_plain and not record.traced and len(record.environments) <= 1
 
 

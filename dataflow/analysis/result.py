@@ -104,7 +104,8 @@ class Result:
                 self.first_seconds.append(run.first_seconds)
         self.readers_own_a_copy = bool(self.ok_runs and self.ok_runs[0].readers_own_a_copy)
         # Times are divided only if it is equal.
-        self.work = (self.readers_own_a_copy, self.producer_writes_in_place)
+        sizes = self.workload.changing_sizes
+        self.work = (self.readers_own_a_copy, self.producer_writes_in_place, sizes)
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
 
     def _share_references(self, peers: Sequence["Result"]) -> None:
@@ -210,7 +211,7 @@ class Result:
         return self.status == "ok" and self.quiet_count >= MIN_RUNS
 
     def copy_shares(self, reduce: Callable[[Sequence[float]], float]) -> list[float]:
-        """Return the median iteration of each run that measured copies / the least time of copies of all messages."""
+        """Return the typical iteration of each run that measured copies / the least time of copies of all messages."""
         is_chain = len(self.flow.edges) == self.flow.path_length(max)
         is_serial = self.transport.requirements.single_process or is_chain
         shares = []
@@ -220,7 +221,7 @@ class Result:
                 passes.append(run.memcpy_all_cores_seconds)
             copies = [reduce(seconds) for seconds in passes if seconds]
             if run.seconds and copies:
-                shares.append(float(np.median(run.seconds)) / min(copies))
+                shares.append(self._middle(run.seconds) / min(copies))
         return shares
 
     def _explain_impossible(self) -> str | None:
@@ -244,8 +245,14 @@ class Result:
         )
 
     def seconds_of(self, run: Run) -> float:
-        """Return a run's median time per iteration, in seconds."""
-        return float(np.median(self._group_means(run)))
+        """Return a run's typical time per iteration, in seconds."""
+        return self._middle(self._group_means(run))
+
+    def _middle(self, seconds: Sequence[float]) -> float:
+        """Return the median of times; if sizes change, their mean, because the bytes of a workload are the mean."""
+        if self.workload.changing_sizes:
+            return float(np.mean(seconds))
+        return float(np.median(seconds))
 
     def _group_means(self, run: Run) -> list[float]:
         """Return the time of each group of a run divided by its size, in seconds per iteration."""

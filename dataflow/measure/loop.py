@@ -134,12 +134,13 @@ class Measurement:
         earlier = self.counted
         self.counted = self.counters.read()
         first = numbers[0]
-        count = len(numbers)
         if first == 1:
             return
         begin, end = self.table.interval(first, self.last)
         seconds = end - begin
         faults = self.counted.faults - earlier.faults
+        # If sizes change, larger messages take longer: that is no change of the time per byte.
+        count = len(numbers) * self.plan.relative_bytes(numbers)
         self.warm_up.seconds.append(seconds / count)
         self.warm_up.faults.append(faults / count)
 

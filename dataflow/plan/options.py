@@ -115,6 +115,9 @@ class Options:
         Meta(ge=1, le=64))
     iteration_bytes: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
+    changing_sizes: float | None = _size("change the size of all messages from iteration to iteration, as lengths do "
+        "in training: log-normal with this sigma, such as 0.5. The mean stays, and equal --iterations send equal sizes",
+        float, Meta(gt=0, le=2), metavar="SIGMA")
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
     model: str | None = _size(f"tensors of flows of models: {', '.join(MODELS)}, or the size of one flat tensor, such "
         "as 1GiB", str)

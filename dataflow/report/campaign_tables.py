@@ -131,9 +131,10 @@ def describe_campaigns(rows: Sequence[Row]) -> list[str]:
 
 def campaign_sections(rows: Sequence[Row]) -> list[Section]:
     """Return a section per table and flow, and last what each boot's ratios are beside those of the others."""
-    groups = defaultdict[tuple[str, str], list[Row]](list)
+    groups = defaultdict[tuple[str, str, float], list[Row]](list)
     for row in rows:
-        groups[row.newest.table, row.newest.workload.flow].append(row)
+        workload = row.newest.workload
+        groups[row.newest.table, workload.flow, workload.changing_sizes].append(row)
     costs = FittedCosts(load_costs())
     built = []
     for (table, *_), group in groups.items():

@@ -149,7 +149,7 @@ def retained_columns(group: Group) -> Sequence[Column]:
 RETAINED_MEMORY = Table(
     "retained-memory", retained_columns, pair_retained,
     lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
-    group_by=lambda result: (result.transport.label,),
+    group_by=lambda result: (result.transport.label, result.workload.changing_sizes),
 )  # fmt: skip
 
 
