@@ -177,6 +177,8 @@ def is_compared(record: ScriptRecord) -> bool:
     if configuration["transport"] not in TRANSPORTS.get(configuration["runtime"], ()):
         return False
     is_plain = COMPARED_FLAGS.issuperset(configuration.get("flags", {}))
+    if record.workload.get("sizes", {}).get("changing_sizes"):
+        return False
     return is_plain and not record.traced and len(record.environments) <= 1
 
 
@@ -267,7 +269,10 @@ def collect_bars(records: Sequence[ScriptRecord], left_out: LeftOut) -> list[Bar
     Disturbed runs count only if there are no others. Runs that do not count are added to `left_out`: disturbed, not
     settled, or with readers that get a view. Failed and skipped runs are passed over.
     """
-    has_quiet_runs = {key_of(record) for record in records if any(map(is_quiet, record.runs))}
+    has_quiet_runs = set()
+    for record in records:
+        if any(is_quiet(record, run) for run in record.runs):
+            has_quiet_runs.add(key_of(record))
     bars: dict[tuple[str, str], Bar] = {}
     for record in records:
         key = key_of(record)
@@ -278,7 +283,7 @@ def collect_bars(records: Sequence[ScriptRecord], left_out: LeftOut) -> list[Bar
                 left_out.add(record, "its readers get a view")
                 continue
             is_replaced = run.disturbance and key in has_quiet_runs
-            if is_replaced or run.settled is False:
+            if is_replaced or is_unsettled(record, run):
                 left_out.add_doubtful(record, run)
                 continue
             bar = bars.setdefault(key, Bar(*key))
@@ -292,9 +297,18 @@ def key_of(record: ScriptRecord) -> tuple[str, str]:
     return name_of(record), machine_of(record)
 
 
-def is_quiet(run: ScriptRun) -> bool:
+def is_unsettled(record: ScriptRecord, run: ScriptRun) -> bool:
+    """Return whether the times of a run had not settled, so that it does not count.
+
+    Processes that keep memory may never settle, so all of their runs count, as in the tables of the suite.
+    """
+    keeps_memory = "retain_memory" in record.configuration.get("flags", {})
+    return run.settled is False and not keeps_memory
+
+
+def is_quiet(record: ScriptRecord, run: ScriptRun) -> bool:
     """Return whether a run counts, and nothing disturbed it."""
-    counts = run.status == "ok" and not get_views(run) and run.settled is not False
+    counts = run.status == "ok" and not get_views(run) and not is_unsettled(record, run)
     return counts and not run.disturbance
 
 

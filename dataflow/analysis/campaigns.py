@@ -199,7 +199,8 @@ def group_by_table(campaigns: Campaigns) -> Iterable[Collection[ByCampaign]]:
         for result in results:
             if result.status != "ok" or result.is_disturbed:
                 continue
-            table = (result.table, result.workload.flow)
+            workload = result.workload
+            table = (result.table, workload.flow, workload.changing_sizes)
             by_campaign = tables[table][key_of(result)]
             by_campaign[name] = result
     return [configurations.values() for configurations in tables.values()]

@@ -167,11 +167,14 @@ def choose_table(stored: CostFile, volume: FlowVolume) -> str | None:
     None if the messages are small, and no table has this flow: their times hardly depend on bytes.
     """
     is_small = volume.bytes < SMALL_BYTES
+    found = []
     for cost in stored.costs:
         is_fitted_small = cost.iteration_bytes < SMALL_BYTES
         if cost.flow == volume.flow and is_fitted_small == is_small:
-            return cost.table
-    return None if is_small else TABLE
+            found.append(cost.table)
+    if not found:
+        return None if is_small else TABLE
+    return TABLE if TABLE in found else found[0]
 
 
 def predict(

@@ -74,6 +74,7 @@ class Result:
         options = options_of(self.workload.flow, flags)
         self.in_flight = options.in_flight
         self.threads = options.threads
+        self.keeps_memory = options.retain_memory
         # Iterations between two full verifications, timed as one group.
         self.check_every = options.group_size
 
@@ -110,7 +111,13 @@ class Result:
         # A view is never to keep, whatever the flags say of copies.
         is_overwritten = self.is_overwritten and self.readers_own_a_copy
         # Times are divided only if it is equal.
-        self.work = (self.readers_own_a_copy, is_overwritten, self.producer_writes_in_place)
+        sizes = self.workload.changing_sizes
+        self.work = (
+            self.readers_own_a_copy,
+            is_overwritten,
+            self.producer_writes_in_place,
+            sizes,
+        )
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
 
     def _share_references(self, peers: Sequence["Result"]) -> None:
@@ -155,23 +162,30 @@ class Result:
         quiet = [run for run in self.quiet_runs if run.status == "ok"]
         if not quiet:
             return self._choose_disturbed_runs()
-        settled = [run for run in quiet if run.settled is not False]
-        if not settled:
+        counted = [run for run in quiet if self.counts(run)]
+        if not counted:
             return NOT_SETTLED, [], explain_not_settled(quiet[-1])
         if reason:
             reason = f"{len(others)} of {len(self.planned_runs)} runs {reason}"
-        return "ok", settled, reason
+        return "ok", counted, reason
+
+    def counts(self, run: Run) -> bool:
+        """Return whether an ok run counts, as far as its warm-up decides it.
+
+        Processes that keep memory may never settle. If such runs were left out, the others would hide it.
+        """
+        return self.keeps_memory or run.settled is not False
 
     def _choose_disturbed_runs(self) -> tuple[str, list[Run], str | None]:
         """Choose as `_choose_runs` if each run was disturbed: the last attempt of those that cannot be repeated."""
         disturbance = self.ok_runs[0].disturbance
         exhausted = [planned for planned in self.ok_planned_runs if planned.is_exhausted]
         last_attempts = [planned.ok_attempts[-1] for planned in exhausted]
-        settled = [run for run in last_attempts if run.settled is not False]
-        if settled:
+        counted = [run for run in last_attempts if self.counts(run)]
+        if counted:
             return (
                 "ok",
-                settled,
+                counted,
                 (
                     f"each run and its repetitions were {DISTURBED} ({disturbance}). They count, because there are no "
                     "others, but are not ranked: measure again on an idle machine"
@@ -211,7 +225,11 @@ class Result:
         return self.status == "ok" and self.quiet_count >= MIN_RUNS
 
     def copy_shares(self, reduce: Callable[[Sequence[float]], float]) -> list[float]:
-        """Return the median iteration of each run that measured copies / the least time of copies of all messages."""
+        """Return the median iteration of each run that measured copies / the least time of copies of all messages.
+
+        If sizes change, it is the mean iteration, because the copies are of the mean of the sizes.
+        """
+        middle = np.mean if self.workload.changing_sizes else np.median
         is_chain = len(self.flow.edges) == self.flow.path_length(max)
         is_serial = self.transport.requirements.single_process or is_chain
         shares = []
@@ -221,7 +239,7 @@ class Result:
                 passes.append(run.memcpy_all_cores_seconds)
             copies = [reduce(seconds) for seconds in passes if seconds]
             if run.seconds and copies:
-                shares.append(float(np.median(run.seconds)) / min(copies))
+                shares.append(float(middle(run.seconds)) / min(copies))
         return shares
 
     def _explain_impossible(self) -> str | None:

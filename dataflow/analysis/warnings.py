@@ -50,6 +50,12 @@ def warn_of_times(result: Result) -> Iterator[str]:
             f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
             "--object-store-bytes"
         )
+    unsettled = [run for run in result.shown_runs if run.settled is False]
+    if unsettled:
+        yield (
+            f"not settled after {unsettled[-1].warmup_iterations} untimed iterations; it counts, because its processes "
+            "keep memory: give --iterations 100 or more, and compare means"
+        )
     if (result.overhead_share or 0) > MAX_OVERHEAD:
         yield (
             f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (as over a null transport): the "

@@ -22,6 +22,7 @@ def label_of(workload: Workload, configuration: Configuration) -> str:
         "message": _shown_form(workload),
         "as_sent": workload.sizes.get("as_sent"),
         "fields": workload.sizes.get("fields"),
+        "changing_sizes": workload.sizes.get("changing_sizes"),
         **_sender_sizes(workload),
         "address": layout.existing_cluster,
         "placement": layout.place or ("spread" if layout.placement == "spread" else ""),

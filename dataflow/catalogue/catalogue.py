@@ -73,6 +73,8 @@ class Transport:
     # of a call ("arguments"), only once per reader ("calls"), or also twice per reader, into and out of a queue actor
     # ("buffers"). "channels": nothing: the channels of a compiled graph are made once.
     stores: Literal["", "messages", "arguments", "calls", "buffers", "channels"] = ""
+    # A message can have another size than the one before it.
+    carries_changing_sizes: bool = False
     # Any Python object that can be pickled, also one that is no dict of tensors.
     carries_objects: bool = False
     # Payloads pass through a network interface: on one machine, the loopback.

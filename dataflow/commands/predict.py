@@ -68,6 +68,7 @@ MOST = 1e9  # of a rate or a time
 MAX_COUNT = 10_000  # of cores, and of runs
 # Flags that say which messages are predicted, and those that only say how --check measures.
 OF_MESSAGES = {"flow", "message"} | {flag.name for flag in FLAGS if flag.size}
+OF_MESSAGES -= {"changing_sizes"}  # campaigns, to which costs are fitted, have no such messages
 OF_CHECK = {"iterations", "warmup", "allow_disturbed", "timeout", "run_limit"}
 
 

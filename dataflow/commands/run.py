@@ -29,6 +29,7 @@ from common.packages import describe_missing, find_missing
 from common.record_files import find_files
 from dataflow.catalogue.catalogue import TRANSPORTS, suites
 from dataflow.errors import RecordError, UsageError
+from dataflow.flows.changing_sizes import count_sizes
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
 from dataflow.plan.command_line import (
@@ -262,9 +263,11 @@ def print_plans(
     from dataflow.report.render import print_flow, print_table, print_text
     from dataflow.report.tables import Column, make_table
 
-    flows = {item.plan.workload.edges: item.plan.requested_flow for item in items}
-    for flow in flows.values():
-        print_flow(flow)
+    plans = {item.plan.workload.messages: item.plan for item in items}
+    for plan in plans.values():
+        print_flow(plan.requested_flow)
+        if plan.options.changing_sizes:
+            print_text(describe_sizes(plan))
     durations = read_durations()
     runs = arguments.runs
     columns = (
@@ -287,6 +290,14 @@ def print_plans(
     if len(items) > 1 or arguments.dry_run:  # otherwise, the end of the run shows the path
         print(f"records: {output}")
     sys.stdout.flush()
+
+
+def describe_sizes(plan: Plan) -> str:
+    """Return how much the sizes of messages change from iteration to iteration."""
+    count = count_sizes(plan.options.iterations)
+    shares = [plan.relative_bytes(range(number, number + 1)) for number in range(count)]
+    sizes = "1 size" if count == 1 else f"{count} sizes in turn"
+    return f"--changing-sizes: {sizes}, from {min(shares):.2g} to {max(shares):.2g} times the ones above"
 
 
 def read_durations() -> Durations:

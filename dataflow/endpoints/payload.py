@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make random payloads, hold those that one task sends, and write the sequence numbers into them.
 
-Each sender has several different payloads, one per slot. Message N is the payload of slot N % slots, with the sequence
-number N in the first bytes of every field. A reader compares the sequence numbers, and a 64-bit hash of all other
-bytes, field by field. Only if one of them differs, it makes the expected field again and counts the wrong bytes.
+Each sender has several different payloads, one per slot. Message N is the payload of slot N % slots (if sizes change:
+its first rows), with the sequence number N in the first bytes of every field. A reader compares the sequence numbers,
+and a 64-bit hash of all other bytes, field by field. Only if one of them differs, it makes the expected field again and
+counts the wrong bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from dataflow.endpoints import tensors
 from dataflow.endpoints.tensors import Payload
 from dataflow.flows.message import ITEM_BYTES, NUMBER_BYTES, Field, Message
 
-# Sender -> per slot and field, the hash of the bytes without sequence number.
+# Sender -> per slot, the hash of the bytes of each field without sequence number: at the first size, at the next ...
 Digests = dict[str, list[list[int]]]
 # Slot -> the flat buffer in which its payload, or packed buffer, must lie.
 Memory = Callable[[int], Tensor]
@@ -130,6 +131,28 @@ def raw_bytes(tensor: Any) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
+def digest_parts(array: ndarray, skip: int, row_counts: Sequence[int]) -> list[int]:
+    """Return what `digest` returns of the first rows of an array, for each number of rows. Each byte is read once."""
+    raw = raw_bytes(array)
+    row_bytes = len(raw) // len(array)
+    state = xxhash.xxh3_64()
+    begin = skip
+    digests = {}
+    for rows in sorted(row_counts):
+        end = rows * row_bytes
+        state.update(raw[begin:end])
+        begin = end
+        digests[rows] = state.intdigest()
+    return [digests[rows] for rows in row_counts]
+
+
+def choose_digests(of_slot: Sequence[int], message: Message, number: int) -> Sequence[int]:
+    """Return the hash of each field of message `number` from those of its slot, which are of all sizes."""
+    fields = len(message.fields)
+    begin = number % len(message.sizes) * fields
+    return of_slot[begin : begin + fields]
+
+
 @dataclass(frozen=True)
 class PayloadForm:
     """What is sent of payloads, and where it lies.
@@ -163,7 +186,9 @@ class Outbox:
     ) -> None:
         """Make the payloads and hashes of all slots. If `is_in_place`, only the payload of the last slot is kept."""
         memory = form.memory
-        self.message = message
+        self.sizes = message.sizes
+        self.message = message.largest
+        message = self.message
         self.is_on_cpu = device.type == "cpu"
         self.has_bools = any(field.dtype == "bool" for field in message.fields)
         self.is_packed = form.is_packed
@@ -172,7 +197,7 @@ class Outbox:
         self.convert: Callable[[int], Any] | None = None
         if form.is_packed or (memory and form.copy_in):
             self.convert = self._pack
-        self.digests: list[list[int]] = []  # per slot and field
+        self.digests: list[list[int]] = []  # per slot, as in Digests
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
         # What is sent of them: themselves, or their copies in the buffers.
         self.sent: list[Payload] = []
@@ -182,8 +207,16 @@ class Outbox:
         self.areas: list[list[Area]] = []  # of the sequence number, per slot
         if form.is_packed and not memory:
             memory = partial(_make_buffer, message, device)
+        self._make_payloads(sender, slots, device, memory)
+        if len(self.sizes) > 1:
+            self._cut_payloads()
+
+    def _make_payloads(
+        self, sender: str, slots: int, device: torch.device, memory: Memory | None
+    ) -> None:
+        """Make the payload of each slot, in the given memory if there is one, and its hashes."""
         for slot in range(slots):
-            fields = [make_field(field, sender, slot) for field in message.fields]
+            fields = [make_field(field, sender, slot) for field in self.message.fields]
             self.digests.append(self._digest_fields(fields))
             if self.is_in_place and slot < slots - 1:
                 continue  # the last payload is the only one
@@ -192,7 +225,11 @@ class Outbox:
             self._add_payload(payload, buffer)
 
     def _digest_fields(self, fields: list[list[Any]]) -> list[int]:
-        """Return the hash of each field without its sequence number."""
+        """Return the hash of each field without its sequence number, or of the only field at each size."""
+        if len(self.sizes) > 1:
+            (array,) = fields[0]
+            skip = number_bytes(self.message.fields[0])
+            return digest_parts(array, skip, self._row_counts)
         digests = []
         for field, arrays in zip(self.message.fields, fields, strict=True):
             skip = number_bytes(field)
@@ -221,6 +258,24 @@ class Outbox:
         self.sent.append(sent)
         self.pool.append(numbered)
         self.areas.append(self._find_areas(numbered))
+
+    @property
+    def _row_counts(self) -> list[int]:
+        return [message.fields[0].shape[0] for message in self.sizes]
+
+    def _cut_payloads(self) -> None:
+        """Send the first rows of the payloads: for each pair of a payload and a size, in the order of the numbers."""
+        whole = self.pool
+        row_counts = self._row_counts
+        self.pool = []
+        self.areas = []
+        for number in range(len(whole) * len(row_counts)):
+            tensor = whole[number % len(whole)]
+            rows = row_counts[number % len(row_counts)]
+            part = tensors.first_rows(tensor, rows)
+            self.pool.append(part)
+            self.areas.append(self._find_areas(part))
+        self.sent = self.pool
 
     def _view(self, buffer: Tensor) -> Payload:
         """Return what is sent of a payload in a buffer: the buffer if `is_packed`, or the fields in it."""

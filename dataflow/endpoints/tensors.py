@@ -60,6 +60,15 @@ def to_array(tensor: Tensor) -> np.ndarray:
     return tensor.numpy()
 
 
+def first_rows(tensor: Tensor, rows: int) -> Tensor:
+    """Return the first rows of a tensor on a CPU, which share its memory.
+
+    It is no view for torch: its storage ends with these rows, because pickle writes the whole storage of a tensor.
+    """
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return from_array(to_array(tensor)[:rows], dtype)
+
+
 def from_array(array: np.ndarray, dtype: str) -> Tensor:
     """Return an array as a tensor of this dtype, which shares its memory."""
     tensor = torch.from_numpy(array)

@@ -229,6 +229,7 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     given = {size: value for size, value in sizes.items() if value is not None}
     iteration_bytes = given.pop("iteration_bytes", None)
     fields = given.pop("fields", None)
+    given.pop("changing_sizes", None)  # the flow has the mean sizes: changing_sizes.py
     if fields:
         message = None  # --fields cuts the flat message
     _check_sizes(given, name, message)

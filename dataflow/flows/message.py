@@ -4,6 +4,7 @@
 import math
 import operator
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -139,6 +140,19 @@ class Message:
     @cached_property
     def names(self) -> list[str]:
         return [field.name for field in self.fields]
+
+    @property
+    def sizes(self) -> Sequence["Message"]:
+        """Return the message at each of its sizes, in turn: message N is that of N % len(sizes)."""
+        return (self,)
+
+    def at(self, number: int) -> "Message":
+        """Return the message of this number, at its own size."""
+        return self.sizes[number % len(self.sizes)]
+
+    @property
+    def largest(self) -> "Message":
+        return max(self.sizes, key=lambda message: message.bytes)
 
     @property
     def is_flat(self) -> bool:

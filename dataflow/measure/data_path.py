@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from statistics import fmean
 from typing import NamedTuple
 
 from dataflow.catalogue.catalogue import INLINED_BYTES
@@ -34,7 +35,7 @@ def find_other_data_path(
     received: list[Received] = []
     if not plan.options.address:
         stored_bytes = run.stored_bytes / len(numbers)
-        other = find_other_store_use(plan, stored_bytes)
+        other = find_other_store_use(plan, stored_bytes, numbers)
         if other:
             return other
         # The other flow of --beside sends over the loopback interface too.
@@ -64,20 +65,20 @@ class Received(NamedTuple):
     expected_bytes: int  # per iteration
 
 
-def find_other_store_use(plan: Plan, stored_bytes: float) -> str | None:
+def find_other_store_use(plan: Plan, stored_bytes: float, numbers: range) -> str | None:
     """Return that the object store took in other bytes per iteration than expected; None if it did not.
 
     Also return None if all messages are so small that Ray may keep them out of the store.
     """
     messages = plan.sent_flow.messages
-    if all(stored_size(plan, message) <= INLINED_BYTES for message in messages):
+    if all(stored_size(plan, message.largest) <= INLINED_BYTES for message in messages):
         return None
-    low, high = range_of_stored_bytes(plan)
+    low, high = range_of_stored_bytes(plan, numbers)
     if low <= stored_bytes <= high:
         return None
     took_in = format_bytes(round(stored_bytes))
-    expected_bytes = expected_stored_bytes(plan, INLINED_BYTES)
-    expected = format_bytes(expected_bytes)
+    expected_bytes = mean_stored_bytes(plan, numbers, INLINED_BYTES)
+    expected = format_bytes(round(expected_bytes))
     name = plan.configuration.name
     return (
         f"the object store took in {took_in} per iteration, and {expected} are expected of "
@@ -85,8 +86,8 @@ def find_other_store_use(plan: Plan, stored_bytes: float) -> str | None:
     )
 
 
-def range_of_stored_bytes(plan: Plan) -> tuple[float, float]:
-    """Return the least and the most bytes that the object store may take in per iteration."""
+def range_of_stored_bytes(plan: Plan, numbers: range) -> tuple[float, float]:
+    """Return the least and the most bytes that the object store may take in per iteration, as the mean of these."""
     flow = plan.sent_flow
     if not stores_messages(plan):
         payload_bytes = sum(edge.bytes for edge in flow.edges)
@@ -95,11 +96,11 @@ def range_of_stored_bytes(plan: Plan) -> tuple[float, float]:
     least_bytes = sum(message.least_bytes for message in flow.messages)
     message_bytes = sum(message.bytes for message in flow.messages)
     least_share = least_bytes / message_bytes
-    large_bytes = expected_stored_bytes(plan, INLINED_BYTES)
+    large_bytes = mean_stored_bytes(plan, numbers, INLINED_BYTES)
     low = MIN_STORED_FACTOR * large_bytes * least_share
     tensors = sum(len(edge.message.tensor_bytes) for edge in flow.edges)
     headers_bytes = PICKLED_TENSOR_BYTES * tensors
-    expected_bytes = expected_stored_bytes(plan) + plan.added.stored_bytes
+    expected_bytes = mean_stored_bytes(plan, numbers) + plan.added.stored_bytes
     high = MAX_STORED_FACTOR * expected_bytes + headers_bytes
     return low, high
 
@@ -170,14 +171,21 @@ def stored_size(plan: Plan, message: Message) -> int:
     return message.serialised_bytes if plan.transport.carries_objects else message.bytes
 
 
-def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
-    """Return the bytes of messages of more than so many bytes that the object store takes in per iteration.
+def mean_stored_bytes(plan: Plan, numbers: range, larger_than: int = 0) -> float:
+    """Return the mean of `expected_stored_bytes` over these iterations."""
+    count = max(len(message.sizes) for message in plan.sent_flow.messages)
+    by_size = [expected_stored_bytes(plan, larger_than, number) for number in range(count)]
+    return fmean(by_size[number % count] for number in numbers)
+
+
+def expected_stored_bytes(plan: Plan, larger_than: int = 0, number: int = 0) -> int:
+    """Return the bytes of messages of more than so many bytes that the object store takes in with an iteration.
 
     The result is 0 if messages do not pass through the store.
     """
     stores = plan.transport.stores
     stored = find_stored_messages(plan.sent_flow, stores)
-    sizes = [stored_size(plan, message) for message in stored]
+    sizes = [stored_size(plan, message.at(number)) for message in stored]
     if stores == "buffers":  # they hold batches, and no views with their storage
         for edge in plan.task_flow.edges:
             message = edge.message

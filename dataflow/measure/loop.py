@@ -38,7 +38,10 @@ class Measurement:
         self.report = report
         self.run = report.run
         self.table = workers.driver.progress
-        self.warm_up = WarmUp(is_fixed=plan.options.warmup is not None)
+        options = plan.options
+        self.warm_up = WarmUp(
+            is_fixed=options.warmup is not None, keeps_memory=options.retain_memory
+        )
         self.last = 0  # the iteration that was verified last
         self.verified = Verified(plan)
         self.studies = StudyResults(plan, workers)
@@ -133,11 +136,12 @@ class Measurement:
         """Tell the warm-up how long these iterations took, and how many page faults they had; nothing of the first."""
         new_faults = self.count_new_faults()
         first = numbers[0]
-        count = len(numbers)
         if first == 1:
             return
         begin, end = self.table.interval(first, self.last)
         seconds = end - begin
+        # If sizes change, larger messages take longer: that is no change of the time per byte.
+        count = len(numbers) * self.plan.relative_bytes(numbers)
         self.warm_up.seconds.append(seconds / count)
         self.warm_up.faults.append(new_faults / count)
 

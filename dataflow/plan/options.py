@@ -35,6 +35,9 @@ for _study in studies().values():
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MAX_WARMUP = 60  # untimed iterations
 MIN_WARMUP_GROUPS = 10  # of --in-flight untimed iterations, which are compared
+# With --retain-memory, heaps still grow now and then.
+MAX_KEPT_WARMUP = 200  # untimed iterations
+MIN_KEPT_GROUPS = 20  # of --in-flight untimed iterations, in which no heap grows
 MAX_COUNT = 10**6  # of most things
 
 
@@ -113,6 +116,9 @@ class Options:
         Meta(ge=1, le=64))
     iteration_bytes: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
+    changing_sizes: float | None = _size("change the size of all messages from iteration to iteration, as lengths do "
+        "in training: log-normal with this sigma, such as 0.5. The mean stays, and equal --iterations send equal sizes",
+        float, Meta(gt=0, le=2), metavar="SIGMA")
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
     model: str | None = _size(f"tensors of flows of models: {', '.join(MODELS)}, or the size of one flat tensor, such "
         "as 1GiB", str)
@@ -156,8 +162,8 @@ class Options:
         "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
     iterations: int = _measurement(30, "timed iterations", int, Meta(ge=1, le=10**7))
     warmup: int | None = _measurement(None, "untimed iterations after the first one: a number, or steady, which goes "
-        "on until neither the times nor the page faults change (10 to 60 iterations, or 30 s; at least 10 times "
-        "--in-flight). Default: steady", parse_warmup, metavar="N|steady")
+        "on until neither the times nor the page faults change: 10 to 60 iterations, or 30 s; with --retain-memory 20 "
+        "to 200, or 60 s; at least 10 or 20 times --in-flight. Default: steady", parse_warmup, metavar="N|steady")
     check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)

@@ -18,10 +18,19 @@ from common.temporary import find_temporary_folder
 from dataflow.catalogue.catalogue import Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
+from dataflow.flows.changing_sizes import change_sizes
 from dataflow.flows.flow import DRIVER, Edge, Flow, with_proxy_actor
 from dataflow.flows.message import flat_message, jagged_message
 from dataflow.plan import validate
-from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_STORE_BYTES, MIN_WARMUP_GROUPS, Options
+from dataflow.plan.options import (
+    FORMS,
+    MAX_KEPT_WARMUP,
+    MAX_WARMUP,
+    MIN_KEPT_GROUPS,
+    MIN_STORE_BYTES,
+    MIN_WARMUP_GROUPS,
+    Options,
+)
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
 from dataflow.study import Added, studies
 from dataflow.units import format_bytes
@@ -87,9 +96,12 @@ class Plan:
     @cached_property
     def added(self) -> Added:
         flow = self.requested_flow
-        return self.options.add_tasks(
-            flow.with_messages(jagged_message) if self.options.message == "jagged" else flow
-        )
+        options = self.options
+        if options.message == "jagged":
+            flow = flow.with_messages(jagged_message)
+        if options.changing_sizes:
+            flow = change_sizes(flow, options.changing_sizes, options.iterations)
+        return options.add_tasks(flow)
 
     @cached_property
     def sent_flow(self) -> Flow:
@@ -97,6 +109,19 @@ class Plan:
             return self.task_flow.with_messages(lambda message: flat_message(message.packed_bytes))
         change = FORMS.get(self.options.message or "")
         return change(self.task_flow) if change else self.task_flow
+
+    @cached_property
+    def largest_flow(self) -> Flow:
+        """Return the tasks that run, with each message at its largest size: memory must hold those."""
+        return self.task_flow.with_messages(lambda message: message.largest)
+
+    def relative_bytes(self, numbers: range) -> float:
+        """Return the bytes of these iterations, divided by those of as many iterations of the mean size."""
+        flow = self.task_flow
+        sent_bytes = 0
+        for number in numbers:
+            sent_bytes += sum(edge.message.at(number).bytes for edge in flow.edges)
+        return sent_bytes / (len(numbers) * flow.bytes_per_iteration)
 
     @cached_property
     def parts(self) -> dict[str, str]:
@@ -125,8 +150,13 @@ class Plan:
 
     @property
     def max_warmup(self) -> int:
-        steady = max(MAX_WARMUP, MIN_WARMUP_GROUPS * self.options.in_flight)
-        return steady if self.options.warmup is None else self.options.warmup
+        """Return the largest number of iterations between the first one and the timed ones."""
+        options = self.options
+        if options.warmup is not None:
+            return options.warmup
+        if options.retain_memory:
+            return max(MAX_KEPT_WARMUP, MIN_KEPT_GROUPS * options.in_flight)
+        return max(MAX_WARMUP, MIN_WARMUP_GROUPS * options.in_flight)
 
     @property
     def total_iterations(self) -> int:
@@ -144,7 +174,7 @@ class Plan:
     @property
     def needed_store_bytes(self) -> int:
         """Return the bytes that are in the object store at the same time."""
-        flow = self.task_flow
+        flow = self.largest_flow
         if not self.transport.stores:
             return 0
         # Readers may get messages by value, which are then stored again.
@@ -158,7 +188,7 @@ class Plan:
     @property
     def resident_bytes(self) -> int:
         """Return the bytes of a run for messages: pools, inputs of readers, a trainer's samples, and the store."""
-        flow = self.task_flow
+        flow = self.largest_flow
         in_flight = self.options.in_flight
         copies = 2 if self.options.copy_in else 1  # the producers' own, and those in shared memory
         is_in_place = flow.has_parameters and not self.transport.requirements.shared_memory
@@ -345,7 +375,7 @@ def resolve_plan(
             raise UsageError(error)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    device, gpus = validate.resolve_device(transport, options.device)
+    device, gpus = validate.resolve_device(transport, options)
     plan = Plan(transport, options, flow, device, suite=suite, table=table or options.table)
     try:
         gpus = validate.require_gpus(transport, gpus, len(plan.task_flow.actors))

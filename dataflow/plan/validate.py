@@ -17,8 +17,9 @@ from itertools import chain
 from pathlib import Path
 
 from common.gpus import count_gpus, cuda_version, default_device, gpus_in_words
-from dataflow.catalogue.catalogue import Transport, readers_get_views
+from dataflow.catalogue.catalogue import TRANSPORTS, Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
+from dataflow.flows.changing_sizes import change_sizes
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.flows.message import jagged_message
 from dataflow.plan.environment import (
@@ -47,6 +48,8 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     yield from find_placement_errors(transport, options, flow)
     yield from find_in_flight_errors(transport, options, flow)
     yield from find_message_errors(options, flow)
+    if options.changing_sizes:
+        yield from find_changing_errors(transport, options, flow)
     added = options.add_tasks(flow)
     actors = (*flow.actors, *added.timed_names)
     known = ", ".join(actors)
@@ -235,11 +238,30 @@ def find_message_errors(options: Options, flow: Flow) -> Iterator[str]:
         )
 
 
-def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
+def find_changing_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
+    """Yield the errors of --changing-sizes: what needs to know the size of a message before it is sent."""
+    flag = "--changing-sizes"
+    if not transport.carries_changing_sizes:
+        others = [label for label, other in TRANSPORTS.items() if other.carries_changing_sizes]
+        yield f"{flag}: {transport.label} sends messages of one size: use {', '.join(others)}"
+    if options.zero_copy or options.copy_out:
+        yield f"{flag}: readers need a copy that the transport makes: leave --zero-copy and --copy-out out"
+    if options.message in FORMS:
+        yield f"{flag}: {options.message} messages have one size: leave --message out"
+    try:
+        change_sizes(flow, options.changing_sizes or 0, options.iterations)
+    except ValueError as error:
+        yield str(error)
+
+
+def resolve_device(transport: Transport, options: Options) -> tuple[str, int]:
     """Return "cpu" or "cuda", and the number of GPUs that may be used; raise UsageError if --device cuda cannot be."""
+    device = options.device
     gpus = count_gpus() if device != "cpu" else 0
     moves_gpu_memory = not transport.requirements.host_memory_only
     if moves_gpu_memory and default_device(gpus) == "cuda":
+        if options.changing_sizes:
+            raise UsageError("--changing-sizes: tensors of GPUs keep their size: give --device cpu")
         return "cuda", gpus
     if device == "cuda" and gpus:
         raise UsageError(f"--device cuda: {transport.name} moves host memory. Use --device cpu.")

@@ -43,6 +43,16 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return hash((self.flow, self.message, self.edges))
 
     @property
+    def changing_sizes(self) -> float:
+        """Return how much the sizes change from iteration to iteration; 0 if they do not. Edges have their means."""
+        return float(self.sizes.get("changing_sizes") or 0)
+
+    @property
+    def messages(self) -> tuple[tuple[RecordedEdge, ...], float]:
+        """Return what is equal for workloads that send the same bytes."""
+        return self.edges, self.changing_sizes
+
+    @property
     def bytes_per_iteration(self) -> int:
         return sum(edge.bytes for edge in self.edges)
 

@@ -5,15 +5,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 
+from msgspec.structs import replace
+
 from dataflow.analysis.campaigns import ENOUGH_BOOTS, MIN_BOOTS, Factor, Row, leave_one_out
 from dataflow.analysis.stored_costs import load_costs
+from dataflow.records.schema import Run
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.machine_columns import (
     FittedCosts,
     boots_of_rows,
+    divide_means,
     factors_of,
     format_factors,
+    list_by_machine,
     machine_columns,
     order_of,
     slow_columns,
@@ -74,6 +79,21 @@ def format_campaigns(row: Row) -> str:
     return f"{len(row.pairs)} ({format_boots(len(row.boots))})"
 
 
+def format_settled(row: Row) -> str:
+    """Return after how many untimed iterations the runs of all campaigns settled, or that they did not."""
+    runs: list[Run] = []
+    for pair in row.pairs.values():
+        runs += pair.new.shown_runs
+    return tables.format_settled(runs)
+
+
+def settled_columns(rows: Sequence[Row]) -> list[Column]:
+    """Return the column of warm-ups, if a configuration keeps memory: others settle soon, or do not count."""
+    if not any(row.newest.keeps_memory for row in rows):
+        return []
+    return [Column("settled after (iterations)", format_settled, 2)]
+
+
 def columns_of(rows: Sequence[Row], costs: FittedCosts) -> Sequence[Column]:
     """Return the columns of a table of campaigns: what carries over to other machines, and the times on each of ours.
 
@@ -92,6 +112,7 @@ def columns_of(rows: Sequence[Row], costs: FittedCosts) -> Sequence[Column]:
         Column("memory GiB", format_memory),
         Column(tables.HELD.header, format_held, 2, is_optional=True),
         *slow_columns(rows),
+        *settled_columns(rows),
         Column("readers get", lambda row: tables.READERS.cell(row.newest), 1, is_text=True),
         Column("within a campaign (95 %)", format_repeatability, 3),
         Column("campaigns", format_campaigns, 4),
@@ -116,24 +137,62 @@ def describe_campaigns(rows: Sequence[Row]) -> list[str]:
 
 def campaign_sections(rows: Sequence[Row]) -> list[Section]:
     """Return a section per table and flow, and last what each boot's ratios are beside those of the others."""
-    groups = defaultdict[tuple[str, str], list[Row]](list)
+    groups = defaultdict[tuple[str, str, float], list[Row]](list)
     for row in rows:
-        groups[row.newest.table, row.newest.workload.flow].append(row)
+        workload = row.newest.workload
+        groups[row.newest.table, workload.flow, workload.changing_sizes].append(row)
     costs = FittedCosts(load_costs())
-    built = [build_campaign(table, group, costs) for (table, _), group in groups.items()]
+    built = []
+    for (table, *_), group in groups.items():
+        sentences = [costs.say_machines(group), compare_with_pauses(group, rows)]
+        built.append(build_campaign(table, group, costs, " ".join(filter(None, sentences))))
     is_inside = leave_one_out(rows)
     return [*built, build_check(is_inside)] if is_inside else built
 
 
-def build_campaign(table: str, rows: list[Row], costs: FittedCosts) -> Section:
+def build_campaign(table: str, rows: list[Row], costs: FittedCosts, sentence: str) -> Section:
     """Return the section of one table, in groups of what readers get, the slowest configuration of each first."""
     groups = [*tables.READER_GROUPS]
     rows.sort(key=lambda row: (groups.index(tables.readers_of(row.newest)), -order_of(row)))
     chart = draw_factors(rows) if table == "headline" else None
     cells = make_table(rows, columns_of(rows, costs))
-    title = title_of(rows[0].newest)
-    sentence = costs.say_machines(rows)
+    newest = rows[0].newest
+    title = title_of(newest)
+    if newest.check_every > newest.in_flight:
+        title += f", {newest.check_every} iterations without a pause"
     return Section(f"campaign-{table}", title, sentence, cells, chart, describe_campaigns(rows))
+
+
+def compare_with_pauses(rows: Sequence[Row], others: Sequence[Row]) -> str:
+    """Return how many times as long iterations without a pause take as those with one, of the same campaigns.
+
+    "" if the rows have pauses, or if no row of `others` is the same configuration with them.
+    """
+    boots = boots_of_rows(rows)
+    texts = []
+    for row in rows:
+        paused = find_with_pauses(row, others)
+        factors = divide_means(paused, row) if paused else {}
+        if factors:
+            texts.append(f"{tables.short_label(row.newest)} {list_by_machine(factors, boots)}")
+    if not texts:
+        return ""
+    compared = "; ".join(texts)
+    return f"Times as long as with a pause after each iteration, by machine: {compared}."
+
+
+def find_with_pauses(row: Row, others: Sequence[Row]) -> Row | None:
+    """Return the row that differs only in that all bytes are verified after each iteration; None without one."""
+    configuration = row.newest.configuration
+    flags = dict(configuration.flags)
+    if flags.pop("check_every", None) is None:
+        return None
+    searched = replace(configuration, flags=flags)
+    for other in others:
+        newest = other.newest
+        if (newest.workload, newest.configuration) == (row.newest.workload, searched):
+            return other
+    return None
 
 
 def draw_factors(rows: Sequence[Row]) -> Chart | None:

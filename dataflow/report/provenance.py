@@ -99,17 +99,22 @@ def describe_left_out(results: Sequence[Result]) -> str:
     left_out = 0
     counted = 0
     unsettled = 0
+    kept_unsettled = 0
     for result in results:
         disturbed = sum(run.is_disturbed for run in result.ok_planned_runs)
         shown = sum(bool(run.disturbance) for run in result.shown_runs)
         counted += shown
         left_out += disturbed - shown
-        unsettled += count_unsettled(result)
+        if result.keeps_memory:
+            kept_unsettled += sum(run.settled is False for run in result.shown_runs)
+        else:
+            unsettled += count_unsettled(result)
     counts = {
         "Measured again, because they were disturbed": sum(run.is_repeated for run in planned),
         "Counted, although they were disturbed": counted,
         "Left out, because they were disturbed": left_out,
         "Left out, because their times had not settled": unsettled,
+        "Counted with kept memory, although they had not settled": kept_unsettled,
     }
     texts = [f"{text}: {count} of {len(planned)} runs. " for text, count in counts.items() if count]
     return "".join(texts)

@@ -102,7 +102,7 @@ class Table:
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
     group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (
         -r.workload.bytes_per_iteration,
-        r.workload.edges,
+        r.workload.messages,
     )
     before: Sequence["Table"] = ()  # tables of the same groups
     # Whether a row is on a page that cannot have all.

@@ -66,7 +66,7 @@ def compare_with_first(results: Sequence[Result]) -> list[str]:
     baselines = {}
     for result in results:
         if result.label == first.label:
-            baselines[result.workload.edges] = result
+            baselines[result.workload.messages] = result
     sentences = []
     for baseline in baselines.values():
         if baseline.status != "ok":
@@ -77,7 +77,7 @@ def compare_with_first(results: Sequence[Result]) -> list[str]:
     for result in results:
         if result.label == first.label:
             continue
-        with_equal_messages = baselines.get(result.workload.edges)
+        with_equal_messages = baselines.get(result.workload.messages)
         if with_equal_messages is None:
             sentences.append(f"{result.label} sends other messages than {first.label}: no factor.")
         elif result.status != "ok" or not result.runs:
@@ -104,7 +104,7 @@ def compare_named(results: Sequence[Result], names: Sequence[Sequence[str]]) -> 
     for old, new in product(measured, measured):
         if (old.name, new.name) not in compared:
             continue
-        if old.workload.edges == new.workload.edges:
+        if old.workload.messages == new.workload.messages:
             pair = Pair(old, new)
             sentences.append(describe_pair(pair))
     return sentences

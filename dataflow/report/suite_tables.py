@@ -121,9 +121,7 @@ def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
     by_size = defaultdict[int, dict[bool, Result]](dict)
     for result in group.done:
-        by_size[result.workload.bytes_per_iteration][
-            "retain_memory" in result.configuration.flags
-        ] = result
+        by_size[result.workload.bytes_per_iteration][result.keeps_memory] = result
     return [
         Pair(sides[False], sides[True]) for _, sides in sorted(by_size.items()) if len(sides) == 2
     ]
@@ -136,7 +134,15 @@ RETAINED_COST = Column(
     "memory GiB",
     lambda pair: f"{tables.format_memory(pair.old)} → {tables.format_memory(pair.new)}",
 )
-# The memory of both sides is beside the factor.
+
+
+def format_both_settled(pair: Pair) -> str:
+    """Return after how many iterations the runs without and with kept memory settled."""
+    old, new = [tables.format_settled(side.shown_runs) for side in pair.sides]
+    return f"{old} → {new}"
+
+
+# The memory and the warm-up of both sides are beside the factor.
 RETAINED_COLUMNS = (
     RETAINED_SIZE,
     PAIR_TIMES,
@@ -145,11 +151,12 @@ RETAINED_COLUMNS = (
     RETAINED_COST,
     replace(PAIR_VERDICT, rank=3),
     replace(PAIR_FAULTS, rank=1),
+    Column("settled after (iterations)", format_both_settled, 4),
 )
 RETAINED_MEMORY = Table(
     "retained-memory", lambda group: RETAINED_COLUMNS, pair_retained,
     lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
-    group_by=lambda result: (result.transport.label,),
+    group_by=lambda result: (result.transport.label, result.workload.changing_sizes),
 )  # fmt: skip
 
 
@@ -378,6 +385,8 @@ SWEEP = Table(
 SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "own-flow": replace(CONFIGURATIONS, name="own-flow"),
+    "without-pauses": replace(CONFIGURATIONS, name="without-pauses"),
+    "changing-sizes": replace(CONFIGURATIONS, name="changing-sizes"),
     "configurations": replace(CONFIGURATIONS, is_on_page=is_new_or_baseline),
     "paired": CONFIGURATIONS,
     "stages": replace(

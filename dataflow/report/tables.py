@@ -13,7 +13,7 @@ from dataflow.analysis.statistics import interval
 from dataflow.analysis.workload import label_of
 from dataflow.catalogue.catalogue import REFERENCE, configuration_name
 from dataflow.flows.message import NUMBER_BYTES
-from dataflow.records.schema import AS_REQUESTED, Layout
+from dataflow.records.schema import AS_REQUESTED, Layout, Run
 from dataflow.units import format_bytes
 
 # The groups of configurations whose times are compared, and the cells of the column "readers get". The groups do not do
@@ -192,6 +192,26 @@ def format_gib(count: int) -> str:
     return format_significant(count / 2**30)
 
 
+def format_settled(runs: Sequence[Run]) -> str:
+    """Return after how many untimed iterations the runs settled, or that they did not; "-" if nothing decided it."""
+    settled: list[int] = []
+    others: list[int] = []
+    for run in runs:
+        if run.settled is None or run.warmup_iterations is None:
+            continue
+        counts = settled if run.settled else others
+        counts.append(run.warmup_iterations)
+    texts = []
+    if settled:
+        texts.append(format_range(settled, digits=9))
+    if others:
+        text = f"not settled after {format_range(others, digits=9)}"
+        if settled:
+            text += f" ({len(others)} of {len(others) + len(settled)} runs)"
+        texts.append(text)
+    return ", ".join(texts) or "-"
+
+
 def format_data_path(result: Result) -> str:
     """Return whether the data path of messages is only the requested one; "-" if something has shown it."""
     acknowledgements = {str(edge) for edge in result.workload.edges if edge.bytes <= NUMBER_BYTES}
@@ -280,6 +300,9 @@ OVERHEAD = Column(
     is_optional=True,
 )
 HELD = Column("holds GiB, private + shared", format_held, 8, untimed=True, is_optional=True)
+SETTLED = Column(
+    "settled after (iterations)", lambda r: format_settled(r.shown_runs), 7, is_optional=True
+)
 LINK = Column(
     "x link", lambda r: format_significant(r.multiple_of(link_seconds(r))), is_optional=True
 )
@@ -308,6 +331,7 @@ MAIN_COLUMNS = (
     DATA_PATH,
     Column("peak GiB", format_memory, 7, untimed=True),
     HELD,
+    SETTLED,
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", 4),
     Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, 3, untimed=True),
 )  # fmt: skip

@@ -75,7 +75,7 @@ def largest_message(endpoint: Any) -> int:
     flow = endpoint.sent_flow
     largest = 0
     for task in endpoint.outboxes:
-        message = flow.message(task)
+        message = flow.message(task).largest
         headers_bytes = 512 * len(message.tensor_bytes)
         largest = max(largest, message.serialised_bytes + headers_bytes)
     return largest

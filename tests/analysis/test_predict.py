@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from dataflow.analysis import machine_costs, prediction
 from dataflow.analysis.campaigns import load_campaigns
@@ -381,3 +382,20 @@ def test_published_records_of_other_large_messages_lie_in_the_wider_intervals():
                 is_inside.append(interval[0] <= seconds <= interval[1])
     assert len(is_inside) > 20
     assert sum(is_inside) >= 0.95 * len(is_inside)
+
+
+def test_iterations_with_pauses_predict_a_flow_that_campaigns_measured_both_ways():
+    large = replace_struct(COST, iteration_bytes=2**30)
+    without_pauses = replace_struct(large, table="without-pauses")
+    volume = FlowVolume("online-dpo", 2**30, tensors=5, workers=2)
+    for costs, table in (
+        ([without_pauses], "without-pauses"),
+        ([without_pauses, large], "headline"),
+    ):
+        stored = CostFile(campaigns=[], machines=FITTED, costs=costs, unexplained=[])
+        assert prediction.choose_table(stored, volume) == table
+
+
+def test_no_prediction_is_of_messages_whose_sizes_change():
+    with pytest.raises(UsageError, match="--changing-sizes: no prediction takes it into account"):
+        predict.parse_command(["--changing-sizes", "0.5"])

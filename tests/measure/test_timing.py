@@ -123,6 +123,64 @@ def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
     )
 
 
+QUIET = [50.0] * 300
+
+
+def kept_faults(*bursts, size=20_000.0):
+    """Return the page faults of iterations of which some have a burst: those at these positions."""
+    return [QUIET[0] + size * (position in bursts) for position in range(300)]
+
+
+@pytest.mark.parametrize(("seconds", "faults", "count", "settled"), [
+    ([0.1] * 300, QUIET, 20, True),
+    ([0.1] * 300, kept_faults(0), 21, True),
+    ([0.1] * 300, kept_faults(5, 19), 40, True),
+    ([0.1] * 300, kept_faults(5, 24, 43, 62), 83, True),  # one after the other, each within 20 iterations
+    ([0.1] * 300, kept_faults(*range(5, 300, 19)), 200, False),
+    ([0.1] * 300, kept_faults(5, size=3000.0), 20, True),  # 9 ms of 100 ms
+    ([0.1] * 300, kept_faults(5, size=4000.0), 26, True),
+    ([0.001] * 300, kept_faults(5, size=90.0), 20, True),  # few page faults cost nothing
+    ([0.1] * 300, [20_000.0] * 300, 20, True),  # equally many in each iteration
+    ([0.1 * 0.95**n for n in range(300)], QUIET, 200, False),
+])  # fmt: skip
+def test_with_kept_memory_the_warm_up_ends_after_20_iterations_without_a_burst(
+    make_plan, seconds, faults, count, settled
+):
+    plan = make_plan("store", *KILOBYTES, "--retain-memory", "--iterations", "3")
+    warm_up = WarmUp(is_fixed=False, keeps_memory=True, clock=lambda: 0.0)
+    groups = warm_up_groups(plan, warm_up, seconds, faults)
+    assert (len(groups), warm_up.settled) == (count, settled)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "seconds", "count"), [(1, 2.0, 50), (1, 10.0, 26), (1, 100.0, 20), (2, 2.0, 50)]
+)
+def test_with_kept_memory_the_warm_up_takes_at_most_a_minute_but_20_groups(
+    make_plan, in_flight, seconds, count
+):
+    now = iter([number * seconds for number in range(300)])
+    flags = ("--transport", "refs", "--retain-memory", "--in-flight", str(in_flight))
+    plan = make_plan("store", *KILOBYTES, *flags)
+    warm_up = WarmUp(is_fixed=False, keeps_memory=True, clock=lambda: next(now))
+    groups = warm_up_groups(plan, warm_up, [0.1] * 300, kept_faults(*range(0, 300, 7)))
+    assert (len(groups), warm_up.settled) == (count, False)
+    assert {len(group) for group in groups} == {in_flight}
+
+
+def test_a_configuration_that_keeps_memory_has_the_longer_warm_up(measured, make_plan):
+    plans = [
+        make_plan("store", "--transport", "refs", *KILOBYTES, *flags)
+        for flags in ((), ("--retain-memory",))
+    ]
+    assert [plan.max_warmup for plan in plans] == [60, 200]
+    many = make_plan(
+        "store", "--transport", "refs", *KILOBYTES, "--retain-memory", "--in-flight", "32"
+    )
+    assert many.max_warmup == 640
+    run = measured("--retain-memory", "--iterations", "2").run
+    assert run.warmup_iterations >= 20 and run.settled is not None
+
+
 @pytest.fixture
 def measured(make_plan, monkeypatch, tmp_path):
     """measured(*flags, spoil=...) -> record and run of actors in this process, what was verified, and the latencies."""

@@ -250,6 +250,21 @@ def test_a_campaign_took_at_most_40_minutes_as_the_pages_say(no_gpu, monkeypatch
     assert seconds <= 40 * 60
 
 
+def test_a_campaign_times_kept_memory_longer_and_some_queues_without_pauses(no_gpu, monkeypatch):
+    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)
+    monkeypatch.setattr("dataflow.plan.validate.require_modules", lambda *_: None)
+    plans = [item.plan for item in plan_suite([], "campaign", {}, Path())]
+    kept = [plan.options.iterations for plan in plans if plan.options.retain_memory]
+    assert len(kept) == 5 and min(kept) >= 100
+    without_pauses = [plan for plan in plans if plan.options.check_every == 10]
+    assert {plan.configuration.name for plan in without_pauses} == {
+        "store driver-queue --check-every 10",
+        "store refs --check-every 10",
+    }
+    headline = [plan.workload for plan in plans if plan.table == "headline"]
+    assert {plan.workload == headline[0] for plan in without_pauses} == {True}
+
+
 def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():
     groups = [[letter] for letter in "abcdefgh"]
     runs = benchmark.order_runs(groups, 5, "a")

@@ -121,6 +121,20 @@ def test_runs_that_tables_leave_out_are_left_out_and_counted(plot, write, tmp_pa
         plot(tmp_path)
 
 
+def test_a_run_that_keeps_memory_counts_although_it_had_not_settled(plot, write, tmp_path):
+    unsettled = make_run([7.0], settled=False)
+    write("kept.json", "refs", unsettled, flags={"retain_memory": True})
+    assert plot(tmp_path)[0] == "store refs --retain-memory: 700 s for 100 iterations"
+
+
+def test_messages_whose_sizes_change_are_not_drawn_beside_others(plot, write, tmp_path):
+    write("refs.json", "refs", [1.0])
+    write("changing.json", "driver-queue", [9.0], changing_sizes=0.5)
+    time, left_out, _ = plot(tmp_path)
+    assert time.startswith("store refs: 100 s")
+    assert left_out == "left out: store driver-queue (not what both scripts can measure)"
+
+
 def test_disturbed_runs_of_a_configuration_that_has_no_others_count_and_are_marked(
     plot, write, tmp_path
 ):
