@@ -12,6 +12,7 @@ from common import demo
 from dataflow.analysis.campaigns import Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
 from dataflow.analysis.kept_predictions import load_predictions
+from dataflow.analysis.left_out import predict_left_out
 from dataflow.analysis.outcomes import find_outcomes
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED, ratio
@@ -38,6 +39,7 @@ from dataflow.report.machine_columns import (
     times_of,
 )
 from dataflow.report.outcome_tables import outcome_sections
+from dataflow.report.prediction_chart import prediction_section
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import Column, Section, format_range, make_table
@@ -89,11 +91,12 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
 
 
 def build_outcomes() -> list[Section]:
-    """Return how near the predictions came that were kept before a campaign."""
+    """Return how near predictions came: those that were kept before a campaign, and those from other machines."""
+    campaigns = load_campaigns(CAMPAIGNS) if CAMPAIGNS.exists() else {}
     kept = load_predictions()
-    campaigns = load_campaigns(CAMPAIGNS) if kept else {}
     outcomes = [find_outcomes(file, campaigns) for file in kept]
-    return outcome_sections(kept, outcomes)
+    chart = prediction_section(predict_left_out(campaigns), kept, outcomes)
+    return [chart, *outcome_sections(kept, outcomes)]
 
 
 def build_claim(by_name: Mapping[str, Row]) -> Section:
