@@ -18,6 +18,7 @@ from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED, ratio
 from dataflow.analysis.stored_costs import load_costs
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST, VARIANTS
+from dataflow.cluster.costs import load_forecast
 from dataflow.errors import RecordError
 from dataflow.plan.command_line import describe_flags
 from dataflow.plan.options import CAMPAIGNS, RESULTS
@@ -28,6 +29,7 @@ from dataflow.report.campaign_tables import (
     describe_campaigns,
     format_memory,
 )
+from dataflow.report.cluster_chart import fan_in_section
 from dataflow.report.cluster_forecast import forecast_sections
 from dataflow.report.front_page import build_three_answers
 from dataflow.report.gpu_tables import gpu_sections
@@ -75,7 +77,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     flags = make_table([*described.items()], columns)
     agreement = build_agreement(RESULTS / "evidence" / "agreement")
     built = [Section("flags", "", table=flags), agreement, *gpu_sections(results)]
-    built += forecast_sections()
+    built += [*forecast_sections(), fan_in_section(load_forecast())]
     built += build_outcomes()
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
