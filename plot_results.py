@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the time of 100 iterations of the two scripts' configurations, on each machine.
+"""Draw the mean time of 100 iterations of the two scripts' configurations, on each machine.
 
     python3 plot_results.py                            your newest records in results/, or the published ones
     python3 plot_results.py results/run-1 mine.json    folders of records, and records
@@ -10,13 +10,14 @@ programs disturbed are left out, or marked if a configuration has no others. All
 `python3 -m dataflow report`.
 """
 
+import io
 import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import fmean, geometric_mean, median
 
 from common.flags import TRANSPORTS, OneLineParser
 from common.packages import require_packages
@@ -30,6 +31,7 @@ from matplotlib.figure import Figure
 from common import SuiteError, demo
 from common.record import ScriptRecord, ScriptRun
 from common.record_files import ARCHIVE, find_newest, load_each
+from common.svg import shorten_svg
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
@@ -43,9 +45,12 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f
 SCRIPTS_FLOW = "online-dpo"  # the only one of the two scripts; campaigns have others too
 TITLES = {SCRIPTS_FLOW: "ChatLearn's data flow: policy, reference and reward model"}
 NAMED = 3  # configurations that are left out for one reason
+MAX_ROWS = 8  # of the chart
+SCRIPTS = ("store driver-queue", "graph shm")  # what the two scripts measure without flags
 NOT_JUDGED = " (not known whether other programs disturbed these runs)"
 DISTURBED_RATIO = " (disturbed, so this can mislead: measure again on an idle machine)"
 ROW_HEIGHT = 0.8  # of a configuration; the rest is space
+GOLDEN_RATIO = 0.618
 
 
 @dataclass
@@ -67,13 +72,17 @@ class Bar:
         return all(run.other_cores is not None for run in self.runs)
 
     @property
-    def run_seconds(self) -> list[float]:
-        """Return the time of 100 iterations of each run, by its median iteration."""
-        return [ITERATIONS * median(run.seconds) for run in self.runs]
+    def iteration_seconds(self) -> list[float]:
+        """Return 100 times the time of each iteration, of all runs together."""
+        times: list[float] = []
+        for run in self.runs:
+            times += [ITERATIONS * seconds for seconds in run.seconds]
+        return times
 
     @property
     def seconds(self) -> float:
-        return geometric_mean(self.run_seconds)
+        """Return the time of 100 iterations: 100 times the time of all iterations together / their number."""
+        return fmean(self.iteration_seconds)
 
 
 @dataclass
@@ -125,6 +134,20 @@ class BarChart:
     versions: list[str]
     flow: str
     left_out: LeftOut
+
+    @property
+    def drawn(self) -> list[str]:
+        """Return the configurations that have a row, in their order: those of the scripts, and the fastest others."""
+        ranks = {name: rank for rank, name in enumerate(reversed(self.configurations))}
+        by_importance = sorted(ranks, key=lambda name: (name not in SCRIPTS, ranks[name]))
+        chosen = by_importance[:MAX_ROWS]
+        return [name for name in self.configurations if name in chosen]
+
+    @property
+    def undrawn(self) -> list[str]:
+        """Return the configurations that have no row, because there are more than MAX_ROWS."""
+        drawn = self.drawn
+        return [name for name in self.configurations if name not in drawn]
 
     @property
     def disturbed_bars(self) -> list[Bar]:
@@ -379,14 +402,14 @@ def format_number(value: float) -> str:
 
 
 def draw(chart: BarChart) -> Figure:
-    """Return the figure: a row per configuration, and in it a bar per machine with a dot per run."""
-    rows = len(chart.configurations)
+    """Return the figure: a row per configuration, and in it a bar per machine with a faint dot per iteration."""
+    rows = len(chart.drawn)
     height = 2.2 + rows * (0.2 + 0.15 * len(chart.machines)) + 0.17 * len(chart.machines)
     figure = Figure(figsize=(8, height), layout="constrained")
     axes = figure.subplots()
     for number, machine in enumerate(chart.machines):
         draw_machine(axes, chart, number, machine)
-    axes.set_yticks(range(rows), chart.configurations)
+    axes.set_yticks(range(rows), chart.drawn)
     axes.invert_yaxis()  # the first configuration is on top
     axes.set_xlim(0, 1.12 * axes.get_xlim()[1])  # space for the last number
     axes.set_xlabel(f"seconds for {ITERATIONS} iterations (shorter is faster)")
@@ -402,21 +425,30 @@ def draw_machine(axes: Axes, chart: BarChart, number: int, machine: str) -> None
     thickness = ROW_HEIGHT / len(chart.machines)
     offset = (number + 0.5) * thickness - ROW_HEIGHT / 2
     colour = COLOURS[number % len(COLOURS)]
-    bars = chart.bars_of(machine)
-    places = [chart.configurations.index(bar.configuration) + offset for bar in bars]
+    drawn = chart.drawn
+    bars = [bar for bar in chart.bars_of(machine) if bar.configuration in drawn]
+    places = [drawn.index(bar.configuration) + offset for bar in bars]
     lengths = [bar.seconds for bar in bars]
     label = f"{chart.machines[machine].name}, {chart.machines[machine].details}"
     axes.barh(places, lengths, 0.9 * thickness, color=colour, label=label)
     for place, bar in zip(places, bars, strict=True):
-        axes.plot(bar.run_seconds, [place] * len(bar.runs), "o", color="black", ms=2.5, alpha=0.6)
+        draw_iterations(axes, bar.iteration_seconds, place, 0.6 * thickness)
         axes.annotate(
             format_number(bar.seconds) + (" (disturbed)" if bar.disturbance else ""),
-            (max(bar.run_seconds), place),
+            (max(bar.iteration_seconds), place),
             xytext=(5, 0),
             textcoords="offset points",
             va="center",
             fontsize=7.5,
         )
+
+
+def draw_iterations(axes: Axes, times: Sequence[float], place: float, height: float) -> None:
+    """Draw a faint dot per iteration. They are spread over a height, so that equal times don't hide each other."""
+    count = len(times)
+    shares = [(number * GOLDEN_RATIO) % 1 for number in range(count)]
+    heights = [place + height * (share - 0.5) for share in shares]
+    axes.plot(times, heights, "o", color="black", ms=2, mew=0, alpha=0.35)
 
 
 def write_caption(chart: BarChart) -> list[str]:
@@ -427,10 +459,15 @@ def write_caption(chart: BarChart) -> list[str]:
     lines = [
         f"Each iteration moves {format_mebibytes(total)} in messages of {format_mebibytes(smallest)} to "
         f"{format_mebibytes(largest)}, and each reader owns a copy. Every byte was verified",
-        "outside of the clock. Dot: 100 times the median iteration of a run. Bar: their geometric mean. "
-        + "; ".join(chart.versions)
-        + ".",
+        f"outside of the clock. {'; '.join(chart.versions)}.",
+        "Bar: mean of the timed iterations, times 100. Faint dots: single iterations, times 100.",
     ]
+    if len(chart.machines) > 1:
+        lines.append("The bars of a row are those of the machines above, in the same order.")
+    if chart.undrawn:
+        lines.append(
+            f"Not drawn: {len(chart.undrawn)} slower configurations ({MAX_ROWS} have a row)."
+        )
     if chart.doubtful_runs:
         runs = (
             "1 run that was"
@@ -512,6 +549,13 @@ def choose_records(paths: Sequence[Path], left_out: LeftOut) -> list[ScriptRecor
     return chosen
 
 
+def write(figure: Figure, path: Path) -> None:
+    """Write the figure as SVG, equal for equal charts."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    path.write_text(shorten_svg(buffer.getvalue()), encoding="utf-8")
+
+
 def main() -> None:
     """Draw the records that the user names, or the newest ones, and print their times.
 
@@ -527,10 +571,12 @@ def main() -> None:
         chart = make_chart(choose_records(paths, left_out), left_out)
         path = choose_folder(paths[0]) / CHART_NAME
         with rc_context({"svg.hashsalt": "chatlearn-data-flow"}):  # equal charts are equal files
-            draw(chart).savefig(path, metadata={"Date": None, "Creator": None})
+            write(draw(chart), path)
     except (SuiteError, OSError) as error:
         sys.exit(f"error: {error}")
     print_times(chart)
+    if chart.undrawn:
+        print(f"not drawn, because a chart has {MAX_ROWS} rows: {', '.join(chart.undrawn)}")
     if chart.left_out.names:
         print(chart.left_out.describe())
     print(path)

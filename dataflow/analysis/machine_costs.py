@@ -27,6 +27,9 @@ class Rates:
     fault_seconds: float
 
 
+Measured = tuple[Result, Rates]  # what a campaign has measured, and what its machine takes
+
+
 @dataclass(frozen=True)
 class ConfigurationCost:
     """What an iteration of a configuration costs, by the mean and by the median of its times."""
@@ -93,20 +96,26 @@ def observe(result: Result, rates: Rates, is_mean: bool) -> Observation:
     return Observation(costs, seconds, result.faults_per_iteration or 0.0)
 
 
-def fit_campaigns(campaigns: Campaigns) -> list[ConfigurationCost]:
-    """Return the cost of each configuration that at least two machines have measured, in the order of the campaigns."""
-    measured: dict[tuple[str, str, str], list[tuple[Result, Rates]]] = defaultdict(list)
+def group_measured(campaigns: Campaigns) -> dict[tuple[str, str, str], list[Measured]]:
+    """Return the quiet results of each configuration, with what their machines take, in the order of the campaigns."""
+    measured: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
     for results in campaigns.values():
         rates = rates_of(results)
         for result in results:
             if rates is not None and result.status == "ok" and not result.is_disturbed:
                 key = result.table, result.workload.flow, result.label
                 measured[key].append((result, rates))
+    return measured
+
+
+def fit_campaigns(campaigns: Campaigns) -> list[ConfigurationCost]:
+    """Return the cost of each configuration that at least two machines have measured, in the order of the campaigns."""
+    measured = group_measured(campaigns)
     costs = [cost_of(of_configuration) for of_configuration in measured.values()]
     return [cost for cost in costs if cost is not None]
 
 
-def cost_of(measured: Sequence[tuple[Result, Rates]]) -> ConfigurationCost | None:
+def cost_of(measured: Sequence[Measured]) -> ConfigurationCost | None:
     """Return the cost of one configuration; None if fewer than two machines have measured it."""
     newest, _ = measured[-1]
     size = newest.workload.bytes_per_iteration

@@ -12,7 +12,8 @@ rejected unless --mixed is given.
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
         nargs="?",
         const=ROOT,
         metavar="FOLDER",
-        help="write the charts to img/, and the tables into README.md and docs/, of this folder "
+        help="write the charts of its pages to img/, and the tables into README.md and docs/, of this folder "
         "(default: this repository)",
     )
     add(
@@ -76,14 +77,31 @@ def chart_folder(arguments: argparse.Namespace) -> Path:
     return first if first.is_dir() else first.parent
 
 
-def write_charts(built: Sequence[Any], folder: Path) -> list[Path]:
-    """Write each chart as SVG, with a number in the name of a second one; return the files."""
-    written: list[Path] = []
-    charts = [section.chart for section in built if section.chart]
-    for index, chart in enumerate(charts):
-        number = 1 + sum(other.file_name == chart.file_name for other in charts[:index])
-        written.append(folder / f"{chart.file_name}{f'_{number}' if number > 1 else ''}.svg")
-        written[-1].write_text(chart.to_svg(), encoding="utf-8")
+def name_charts(built: Sequence[Any], shown: Collection[str] | None) -> dict[str, Any]:
+    """Return the charts by the names of their files. A second one of a name has a number.
+
+    Those of pages are the ones that are `shown` there; None: all.
+    """
+    named: dict[str, Any] = {}
+    counts: Counter[str] = Counter()
+    for section in built:
+        if section.chart:
+            name = section.chart.file_name
+            counts[name] += 1
+            number = "" if counts[name] == 1 else f"_{counts[name]}"
+            file = f"{name}{number}.svg"
+            if shown is None or file in shown:
+                named[file] = section.chart
+    return named
+
+
+def write_charts(named: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write each chart as SVG; return the files."""
+    written = []
+    for name, chart in named.items():
+        path = folder / name
+        path.write_text(chart.to_svg(), encoding="utf-8")
+        written.append(path)
     return written
 
 
@@ -142,9 +160,10 @@ def main(argv: Sequence[str]) -> int:
     rows = load_rows() if arguments.publish else []
     built = sections(results, {measured_key(row.newest) for row in rows})
     of_pages = page_sections(results, rows) if arguments.publish else []
+    shown = render.charts_on_pages(arguments.publish) if arguments.publish else None
     try:
         arguments.output.mkdir(parents=True, exist_ok=True)
-        written = write_charts([*built, *of_pages], arguments.output)
+        written = write_charts(name_charts([*built, *of_pages], shown), arguments.output)
         if arguments.html:
             page = arguments.output / "report.html"
             page.write_text(render.to_html(built), encoding="utf-8")

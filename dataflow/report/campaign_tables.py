@@ -3,7 +3,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import geometric_mean
 
 from msgspec.structs import replace
 
@@ -11,12 +10,11 @@ from dataflow.analysis.campaigns import ENOUGH_BOOTS, MIN_BOOTS, Factor, Row, le
 from dataflow.analysis.stored_costs import load_costs
 from dataflow.records.schema import Run
 from dataflow.report import tables
-from dataflow.report.charts import Chart, Mark
+from dataflow.report.factor_chart import draw_factors, format_boots, format_memory
 from dataflow.report.machine_columns import (
     FittedCosts,
     boots_of_rows,
     divide_means,
-    factors_of,
     format_factors,
     list_by_machine,
     machine_columns,
@@ -30,15 +28,9 @@ from dataflow.report.tables import (
     Section,
     digits_of,
     format_ends,
-    format_range,
     format_significant,
     make_table,
 )
-
-
-def format_boots(count: int) -> str:
-    """Return "one boot", or "3 boots"."""
-    return "one boot" if count == 1 else f"{count} boots"
 
 
 def format_factor(factor: Factor) -> str:
@@ -57,11 +49,6 @@ def format_interval(factor: Factor) -> str:
     if factor.interval is None or count >= ENOUGH_BOOTS:
         return ends
     return f"{ends} ({format_boots(count)})"
-
-
-def format_memory(row: Row) -> str:
-    """Return the peak memory of all processes of a run in GiB, the largest of all campaigns."""
-    return format_significant(row.peak_memory_bytes / 2**30)
 
 
 def format_held(row: Row) -> str:
@@ -193,61 +180,6 @@ def find_with_pauses(row: Row, others: Sequence[Row]) -> Row | None:
         if (newest.workload, newest.configuration) == (row.newest.workload, searched):
             return other
     return None
-
-
-def draw_factors(rows: Sequence[Row]) -> Chart | None:
-    """Return a chart of the factors, with a point for each machine; None if there is none."""
-    marks = []
-    boots = boots_of_rows(rows)
-    for row in rows:
-        factors = [*factors_of(row).values()]
-        if factors and not row.is_baseline:
-            label = f"{format_factors(row, boots)}; {format_memory(row)} GiB"
-            mark = Mark(
-                tables.short_label(row.newest),
-                label,
-                geometric_mean(factors),
-                min(factors),
-                max(factors),
-                points=factors,
-            )
-            marks.append(mark)
-    if not marks:
-        return None
-    baseline = rows[0].baseline
-    caption = (
-        f"Each point is one machine: the mean time of {baseline.label}, divided by that of the configuration, in the "
-        "same campaigns. "
-        f"GiB: peak memory of all processes; that of {baseline.label} is {describe_baseline_memory(rows)} GiB.",
-        *describe_campaigns(rows),
-    )
-    title = describe_fastest_factor(rows) + title_of(baseline)
-    axis = f"times as fast as {baseline.label} (logarithmic axis)"
-    return Chart("campaigns", title, {"": marks}, axis, {}, caption)
-
-
-def describe_baseline_memory(rows: Sequence[Row]) -> str:
-    """Return the memory of the baseline in GiB; "-" if it has no row."""
-    for row in rows:
-        if row.is_baseline:
-            return format_memory(row)
-    return "-"
-
-
-def describe_fastest_factor(rows: Sequence[Row]) -> str:
-    """Return the first line of the chart's title: the largest factors, if there are enough machines.
-
-    With fewer, it would be a ranking that nobody can trust.
-    """
-    comparable = [row for row in rows if row.is_comparable]
-    if any(len(factors_of(row)) < MIN_BOOTS for row in comparable):
-        return ""
-    fastest = min(comparable, key=order_of)
-    factors = [*factors_of(fastest).values()]
-    return (
-        f"{tables.short_label(fastest.newest)} is {format_range(factors)} times as fast as {rows[0].baseline.label} on "
-        f"{len(factors)} machines, with {format_memory(fastest)} GiB.\n"
-    )
 
 
 def describe_outside(is_inside: Mapping[Row, bool]) -> str:

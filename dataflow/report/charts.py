@@ -1,113 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw charts with dots, bars or lines that are 800 pixels wide, and write them as SVG."""
+"""Draw charts with a row per configuration: a point per machine before its single iterations, or a bar."""
 
-import io
-import re
-import textwrap
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle
-from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-WIDTH, MAX_HEIGHT, ROW_HEIGHT = 8.0, 12.0, 0.21  # inches
-TITLE_CHARACTERS, CAPTION_CHARACTERS = 94, 135  # per line
-LINE_CHART_ROWS = 18  # its height
+from dataflow.report.drawing import (
+    HEADER_HEIGHT,
+    LIMIT_COLOUR,
+    PLAIN_NUMBERS,
+    STYLES,
+    Drawing,
+    draw_samples,
+    prepare_axes,
+    set_log_axis,
+    spread,
+    style_of,
+    thin,
+)
+
+ROW_HEIGHT = 0.24  # inches
+LANE_HEIGHT = 0.13  # of one of several machines
+PANEL_HEIGHT = 0.5  # of its title and what lies between panels
+LANES_SHARE = 0.8  # of a row
+SAMPLES_SHARE = 0.5  # of a lane
 # The colour-blind can tell these colours apart. Neighbours also differ in lightness. Waiting is white: no work.
 SEGMENT_COLOURS = ("#0072b2", "#f0e442", "#4f1a4c", "#35b78b", "#ffffff", "#b0b0b0")
-LIMIT_COLOUR = "#6b6b6b"
-STYLES = tomllib.loads(Path(__file__).with_name("charts.toml").read_text(encoding="utf-8"))
-OTHER_COLOUR = "#4d4d4d"
-PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
+
+
+@dataclass(frozen=True)
+class MachinePoint:
+    """A value of a configuration on one machine, and the single iterations that it is the mean of."""
+
+    value: float
+    samples: Sequence[float] = ()
+    machine: str = ""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The value of one configuration with its 95 % interval, or with the values that it has on several machines."""
+    """A row: the values of one configuration, or a bar of segments."""
 
     name: str
     label: str  # on the right
-    value: float
-    low: float
-    high: float
-    is_view: bool = False  # a hollow dot, because its time does not include a copy
-    segments: Mapping[str, float] = field(default_factory=dict)  # of a bar, by name
-    points: Sequence[float] = ()  # one per machine, which are drawn in place of value and interval
+    points: Sequence[MachinePoint] = ()
+    is_view: bool = False  # hollow, because its time does not include a copy
+    segments: Mapping[str, float] = field(default_factory=dict)  # by name
+
+    @property
+    def values(self) -> list[float]:
+        """Return all numbers that the axis must have: means, single iterations, and the end of a bar."""
+        values = [sum(self.segments.values())] if self.segments else []
+        for point in self.points:
+            values += [point.value, *point.samples]
+        return values
 
 
 @dataclass(frozen=True)
-class Series:
-    """A line through points (x, y, low, high) and a band around it; dashed for views, broad and grey for a limit."""
-
-    name: str
-    points: Sequence[tuple[float, ...]]
-    is_view: bool = False
-    is_limit: bool = False
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Panels one below the other on the same x axis. Each mark is a row: a dot on a logarithmic axis, or a bar."""
+class Chart(Drawing):
+    """Panels one below the other on the same x axis, which is logarithmic for points and starts at zero for bars."""
 
     file_name: str
     title: str
-    panels: dict[str, list[Any]]  # marks by title
+    panels: dict[str, list[Mark]]  # by title
     x_label: str
     limits: dict[str, float] = field(default_factory=dict)  # vertical lines, by name in the legend
     caption: Sequence[str] = ()
-    # In the order in which bars are stacked, on an axis that starts at zero.
-    segment_names: Sequence[str] = ()
-    # The panels have lines on logarithmic axes instead of rows.
-    format_x: Callable[[int], str] | None = None
+    segment_names: Sequence[str] = ()  # in the order in which bars are stacked
+
+    @property
+    def marks(self) -> list[Mark]:
+        return [*chain.from_iterable(self.panels.values())]
+
+    @property
+    def machines(self) -> list[str]:
+        """Return the machines of all points, in the order in which they lie below each other in a row."""
+        found: dict[str, None] = {}
+        for mark in self.marks:
+            for point in mark.points:
+                found[point.machine] = None
+        return [*found]
 
     def draw(self) -> Figure:
-        """Return the figure, with the title and the legend at the top and the caption at the bottom."""
-        caption = wrap("\n".join(self.caption), CAPTION_CHARACTERS)
-        heights = [
-            LINE_CHART_ROWS if self.format_x else len(marks) + 0.4 for marks in self.panels.values()
-        ]
-        height = 1.3 + ROW_HEIGHT * sum(heights) + 0.5 * len(heights) + 0.13 * caption.count("\n")
-        figure = Figure(figsize=(WIDTH, min(height, MAX_HEIGHT)), layout="constrained")
-        figure.supxlabel(caption, x=0.01, ha="left", fontsize=7.5)
+        row_height = max(ROW_HEIGHT, LANE_HEIGHT * len(self.machines))
+        heights = [row_height * (len(marks) + 0.4) for marks in self.panels.values()]
+        panels_height = sum(heights) + PANEL_HEIGHT * len(heights)
+        figure = self.make_figure(HEADER_HEIGHT + panels_height)
         panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
         for axes, (title, marks) in zip(panels, self.panels.items(), strict=True):
             axes.set_title(title, fontsize=9, loc="left")
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.tick_params(labelsize=8)
-            axes.set_axisbelow(True)
+            prepare_axes(axes)
             axes.grid(axis="x", linewidth=0.6)
-            if self.format_x:
-                self.draw_lines(axes, marks, self.format_x)
-            else:
-                self.draw_rows(axes, marks)
+            self.draw_rows(axes, marks)
             self.draw_limits(axes)
         axes.set_xlabel(self.x_label, fontsize=9)
-        legend = figure.legend(
-            *panels[0].get_legend_handles_labels(), title=wrap(self.title, TITLE_CHARACTERS), title_fontsize=11,
-            fontsize=8, ncols=3 if self.format_x else 6, alignment="left", loc="outside upper left", frameon=False,
-        )  # fmt: skip
-        legend.get_title().set_multialignment("left")
+        if len(self.machines) > 1:
+            for machine in self.machines:
+                panels[0].plot([], [], label=machine, linestyle="", **self.style_of(machine))
+        self.add_legend(figure, panels[0])
         return figure
 
-    def to_svg(self) -> str:
-        """Return the chart as SVG, equal for equal charts. Text is drawn as paths, to look equal everywhere."""
-        buffer = io.StringIO()
-        with rc_context({"svg.fonttype": "path", "svg.hashsalt": "chatlearn-data-flow"}):
-            self.draw().savefig(
-                buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Type", "Format"))
-            )
-        text = buffer.getvalue()
-        # Glyphs are most of the file, so they are written as briefly as possible, and without unused names and digits.
-        text = text[text.index("<svg") :].replace("DejaVuSans-", "").replace("xlink:href", "href")
-        text = re.sub(r'transform="translate\((\d+)[\d.]* 0\)"', r'x="\1"', text)
-        text = re.sub(r' id="[\w.]+_\d+"', "", text)
-        text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text)
-        return re.sub(r"\s*\n\s*", "\n", text)
+    def style_of(self, machine: str) -> dict[str, Any]:
+        """Return the colour and the marker of a machine. The ninth one has those of the first."""
+        position = self.machines.index(machine)
+        styles = STYLES["machines"]
+        return dict(styles[position % len(styles)])
 
     def draw_limits(self, axes: Any) -> None:
         """Draw a vertical line per limit, each with a style of its own."""
@@ -123,10 +123,10 @@ class Chart:
             )
 
     def draw_rows(self, axes: Any, marks: Sequence[Mark]) -> None:
-        """Draw a row per mark: a dot with the ends of its interval, a dot per machine, or a bar of segments."""
+        """Draw a row per mark, with its name on the left and its label on the right."""
         shown = [*self.limits.values()]
-        for mark in chain.from_iterable(self.panels.values()):
-            shown += (mark.low, mark.high)
+        for mark in self.marks:
+            shown += mark.values
         if self.segment_names:
             axes.set_xlim(0, 1.005 * max(shown))
             axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
@@ -137,36 +137,25 @@ class Chart:
         axes.set_yticks(range(len(marks)), [mark.name for mark in marks])
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(marks) - 0.3, -0.7)
+        place = axes.get_yaxis_transform()
         for y, mark in enumerate(marks):
-            axes.text(
-                1.01,
-                y,
-                mark.label,
-                fontsize=8,
-                transform=axes.get_yaxis_transform(),
-                va="center_baseline",
-            )
+            axes.text(1.01, y, mark.label, fontsize=8, transform=place, va="center_baseline")
+            self.draw_points(axes, y, mark)
+
+    def draw_points(self, axes: Any, y: float, mark: Mark) -> None:
+        """Draw the points of a row, those of several machines below each other, before their iterations."""
+        lane = LANES_SHARE / max(1, len(self.machines))
+        for point in mark.points:
+            position = self.machines.index(point.machine)
+            height = y + lane * (position + 0.5) - LANES_SHARE / 2
             style = style_of(mark.name, mark.is_view)
-            if mark.points:
-                heights = [y] * len(mark.points)
-                axes.plot(
-                    mark.points,
-                    heights,
-                    linestyle="",
-                    markersize=5,
-                    zorder=2.2,
-                    **style,
-                )
-            elif not mark.segments:
-                axes.plot(
-                    (mark.low, mark.high),
-                    (y, y),
-                    color="0.1",
-                    linewidth=1.6,
-                    solid_capstyle="butt",
-                    zorder=2.1,
-                )
-                axes.plot(mark.value, y, markersize=6, zorder=2.2, **style)
+            if len(self.machines) > 1:
+                style = self.style_of(point.machine)
+            samples = thin(point.samples)
+            distances = spread(len(samples), SAMPLES_SHARE * lane)
+            heights = [height + distance for distance in distances]
+            draw_samples(axes, samples, heights, style["color"])
+            axes.plot(point.value, height, markersize=6, zorder=2.2, **style)
 
     def draw_bars(self, axes: Any, marks: Sequence[Mark]) -> None:
         """Draw a bar per mark, whose segments begin where the one before ends."""
@@ -186,57 +175,3 @@ class Chart:
                     linewidth=0.5,
                 )
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-
-    def draw_lines(
-        self, axes: Any, marks: Sequence[Series], format_x: Callable[[int], str]
-    ) -> None:
-        """Draw a line per series, with its interval as an area. Limits are broad grey lines."""
-        axes.grid(axis="y", linewidth=0.6)
-        axes.set_ylabel("milliseconds per iteration", fontsize=9)
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda value, _: format_x(round(value)))
-        shown: list[float] = []
-        for line in marks:
-            if not line.is_limit:
-                for _, *values in line.points:
-                    shown += values
-        set_log_axis(axes, "y", shown)
-        # The line that is highest at its right end comes first, also in the legend.
-        for line in sorted(marks, key=lambda line: -line.points[-1][1]):
-            style = style_of(line.name, line.is_view) | {
-                "linewidth": 1.4,
-                "linestyle": "--" if line.is_view else "-",
-            }
-            if line.is_limit:
-                style = {"color": LIMIT_COLOUR, "linewidth": 5, "alpha": 0.45}
-            x, y, low, high = zip(*line.points, strict=True)
-            axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
-            axes.plot(x, y, label=line.name, markersize=5, **style)
-
-
-def style_of(name: str, is_view: bool) -> dict[str, Any]:
-    """Return the colour and the marker of a configuration, hollow for views."""
-    colour = STYLES["colours"].get(" ".join(name.replace(",", " ").split()[:2]), OTHER_COLOUR)
-    marker = next(marker for part, marker in STYLES["markers"].items() if part in name)
-    return {"color": colour, "marker": marker, "markerfacecolor": "white" if is_view else colour}
-
-
-def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:
-    """Make the axis "x" or "y" logarithmic. It has at least a factor of 4, so that it has labels."""
-    low = min(values, default=1.0)
-    high = max(values, default=1.0)
-    margin = max(1.15, 2 * (low / high) ** 0.5)
-    axes.set(**{f"{name}scale": "log", f"{name}lim": (low / margin, high * margin)})
-    axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_major_formatter(PLAIN_NUMBERS)
-    # The numbers at the axis.
-    is_wide = high > 500 * low
-    axis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5), numticks=20))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def wrap(text: str, width: int) -> str:
-    """Break lines that are longer than `width` characters, but not at the hyphens of a flag."""
-    return "\n".join(
-        textwrap.fill(line, width, break_on_hyphens=False) for line in text.splitlines()
-    )

@@ -13,11 +13,13 @@ from dataflow.analysis.campaigns import Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
 from dataflow.analysis.kept_checks import load_checks
 from dataflow.analysis.kept_predictions import load_predictions
+from dataflow.analysis.left_out import predict_left_out
 from dataflow.analysis.outcomes import find_outcomes
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED, ratio
 from dataflow.analysis.stored_costs import load_costs
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST, VARIANTS
+from dataflow.cluster.costs import load_forecast
 from dataflow.errors import RecordError
 from dataflow.plan.command_line import describe_flags
 from dataflow.plan.options import CAMPAIGNS, RESULTS
@@ -28,6 +30,7 @@ from dataflow.report.campaign_tables import (
     describe_campaigns,
     format_memory,
 )
+from dataflow.report.cluster_chart import fan_in_section
 from dataflow.report.cluster_forecast import forecast_sections
 from dataflow.report.front_page import build_three_answers
 from dataflow.report.gpu_tables import gpu_sections
@@ -39,6 +42,7 @@ from dataflow.report.machine_columns import (
     times_of,
 )
 from dataflow.report.outcome_tables import check_section, outcome_sections
+from dataflow.report.prediction_chart import prediction_section
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import Column, Section, format_range, make_table
@@ -74,7 +78,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     flags = make_table([*described.items()], columns)
     agreement = build_agreement(RESULTS / "evidence" / "agreement")
     built = [Section("flags", "", table=flags), agreement, *gpu_sections(results)]
-    built += forecast_sections()
+    built += [*forecast_sections(), fan_in_section(load_forecast())]
     built += build_outcomes()
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
@@ -90,11 +94,12 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
 
 
 def build_outcomes() -> list[Section]:
-    """Return how near the predictions came that were kept before a campaign."""
+    """Return how near predictions came: those that were kept before a campaign, and those from other machines."""
+    campaigns = load_campaigns(CAMPAIGNS) if CAMPAIGNS.exists() else {}
     kept = load_predictions()
-    campaigns = load_campaigns(CAMPAIGNS) if kept else {}
     outcomes = [find_outcomes(file, campaigns) for file in kept]
-    return [*outcome_sections(kept, outcomes), check_section(load_checks())]
+    chart = prediction_section(predict_left_out(campaigns), kept, outcomes)
+    return [chart, *outcome_sections(kept, outcomes), check_section(load_checks())]
 
 
 def build_claim(by_name: Mapping[str, Row]) -> Section:

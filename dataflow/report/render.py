@@ -18,6 +18,7 @@ from dataflow.report.text_table import MAX_COLUMNS, choose_columns, to_text, wra
 from dataflow.units import format_bytes
 
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
+CHART = re.compile(r"!\[[^\]]*\]\([^)]*?([\w-]+\.svg)\)")  # on a page
 MAX_SHOWN_EDGES = 20  # of a flow
 MAX_PAGE_COLUMNS = 8  # report.html has all
 ALL_COLUMNS = 1000  # as many as the terminal is wide
@@ -126,14 +127,26 @@ def to_markdown_table(table: TextTable) -> str:
     return "\n".join(lines)
 
 
+def pages_of(folder: Path) -> list[Path]:
+    """Return README.md and the pages of docs/ in a folder."""
+    return [*folder.glob("README.md"), *sorted(folder.glob("docs/**/*.md"))]
+
+
+def charts_on_pages(folder: Path) -> set[str]:
+    """Return the names of the charts that the pages of a folder show."""
+    shown: set[str] = set()
+    for page in pages_of(folder):
+        shown |= set(CHART.findall(page.read_text(encoding="utf-8")))
+    return shown
+
+
 def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
     """Put the sections between the marks of their name, in README.md and docs/ of a folder. Others stay as they are."""
     texts = {}
     for section in built:
         of_equal_name = [other for other in built if other.name == section.name]
         texts[section.name] = to_markdown(of_equal_name)
-    pages = [*folder.glob("README.md"), *sorted(folder.glob("docs/**/*.md"))]
-    for page in pages:
+    for page in pages_of(folder):
         text = page.read_text(encoding="utf-8")
         for name in set(MARK.findall(text)):
             text = replace_part(page, text, name, texts.get(name))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from math import inf
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -17,14 +16,14 @@ from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.flows.catalogue import FLOWS
 from dataflow.records.schema import Configuration, Layout, Workload
 from dataflow.report import tables
-from dataflow.report.charts import Chart, Mark
 from dataflow.report.provenance import provenance
-from dataflow.report.sentences import format_time
-from dataflow.report.tables import Column, Section, format_milliseconds, make_table
+from dataflow.report.tables import Column, Section, make_table
 from dataflow.study import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
 MAX_PAGE_ROWS = 12  # of a table on a page
+# A flow with a table of its own, which no page shows: docs/cluster.md has its chart.
+FAN_IN = "fan-in"
 MeasuredKey = tuple[Workload, Configuration]
 
 
@@ -73,9 +72,15 @@ def title_of(result: Result) -> str:
 
 def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
     """Return a function for `Table.group_by`: results with equal sizes, except those that are left out."""
-    return lambda result: (
-        str(sorted(item for item in result.workload.sizes.items() if item[0] not in left_out)),
-    )
+
+    def sizes_of(result: Result) -> tuple[Any, ...]:
+        sizes = dict(result.workload.sizes)
+        for name in left_out:
+            sizes.pop(name, None)
+        ordered = sorted(sizes.items())
+        return (str(ordered),)
+
+    return sizes_of
 
 
 def is_baseline(result: Result) -> bool:
@@ -83,6 +88,26 @@ def is_baseline(result: Result) -> bool:
     flags = result.configuration.flags.keys()
     has_baseline_transport = result.transport.label in (BASELINE, SIMPLEST)
     return has_baseline_transport and flags <= {*tables.GROUP_FLAGS}
+
+
+def largest_first(result: Result) -> tuple[Any, ...]:
+    """Return what groups results with equal messages, those with most bytes first."""
+    workload = result.workload
+    return (-workload.bytes_per_iteration, workload.messages)
+
+
+def ordered_results(group: Group) -> Sequence[Result]:
+    """Return the results that have a time, in groups of equal work."""
+    return group.ordered
+
+
+def no_sentence(group: Group) -> str:
+    """Return "", for a table that needs no sentence."""
+    return ""
+
+
+def no_chart(group: Group) -> None:
+    """Draw nothing, for a table without a chart."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +120,12 @@ class Table:
     name: str  # of its sections, as in the marks of the pages
     columns: Callable[[Group], Sequence[Column]]
     # Results or other items; without any, the section is left out. Results whose runs do not count follow the others.
-    rows: Callable[[Group], Sequence[Any]] = lambda group: group.ordered
+    rows: Callable[[Group], Sequence[Any]] = ordered_results
     title: Callable[[Result], str] = title_of
-    sentence: Callable[[Group], str] = lambda group: ""
-    chart: Callable[[Group], Any] = lambda group: None
+    sentence: Callable[[Group], str] = no_sentence
+    chart: Callable[[Group], Any] = no_chart
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
-    group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (
-        -r.workload.bytes_per_iteration,
-        r.workload.messages,
-    )
+    group_by: Callable[[Result], tuple[Any, ...]] = largest_first
     before: Sequence["Table"] = ()  # tables of the same groups
     # Whether a row is on a page that cannot have all.
     is_kept: Callable[[Result], bool] = is_baseline
@@ -125,6 +147,12 @@ def find_tables() -> Mapping[str, Table]:
     return found
 
 
+def table_of(result: Result) -> str:
+    """Return the name of the table that shows a result. A record of FAN_IN may not name it: any command measures it."""
+    is_fan_in = result.workload.flow == FAN_IN and result.table == "configurations"
+    return FAN_IN if is_fan_in else result.table
+
+
 def place_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return table, position and name of the flow, and the first value of `group_by`; others may have no order."""
     return key[:4]
@@ -143,18 +171,18 @@ def sections(
     """
     by_name = dict(find_tables())
     for result in results:
-        if result.table not in by_name:
-            by_name[result.table] = replace(
-                by_name["configurations"], name=result.table, chart=lambda group: None
-            )
+        name = table_of(result)
+        if name not in by_name:
+            by_name[name] = replace(by_name["configurations"], name=name, chart=no_chart)
     positions = {name: position for position, name in enumerate(by_name)}
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:
         flow = result.workload.flow
         flows = [*FLOWS, flow]
         by_flow = flows.index(flow)
-        group_by = by_name[result.table].group_by
-        position = positions[result.table]
+        name = table_of(result)
+        group_by = by_name[name].group_by
+        position = positions[name]
         key = (position, by_flow, flow, *group_by(result))
         # A paired measurement can have the same configuration twice, from two checkouts.
         members = [result]
@@ -165,7 +193,7 @@ def sections(
     for key in sorted(groups, key=place_of):
         members = groups[key]
         group = Group(members, results, in_campaigns)
-        built += build_group(by_name[members[0].table], group)
+        built += build_group(by_name[table_of(members[0])], group)
     return built
 
 
@@ -179,8 +207,11 @@ def build_group(table: Table, group: Group) -> list[Section]:
         return [Section("results", title, "Nothing was measured.", statuses, notes=failures)]
     built = []
     for part in (*table.before, table):
-        last_notes = [*failures, *provenance(group.done)] if part is table else []
-        if section := build_part(part, group, last_notes):
+        last_notes: list[str] = []
+        if part is table:
+            last_notes = [*failures, *provenance(group.done)]
+        section = build_part(part, group, last_notes)
+        if section:
             built.append(section)
     return built
 
@@ -209,7 +240,9 @@ def build_part(part: Table, group: Group, last_notes: Sequence[str]) -> Section 
 def choose_page_rows(part: Table, group: Group, rows: Sequence[Any]) -> list[int] | None:
     """Return the positions of the rows that a page has; None for all. At most MAX_PAGE_ROWS of results."""
     shown = [row for row in rows if part.is_on_page(group, row)]
-    if len(shown) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
+    has_results = isinstance(rows[0], Result)
+    has_many = len(shown) > MAX_PAGE_ROWS
+    if has_many and has_results:
         chosen = choose_rows(shown, part.is_kept)
         shown = [shown[position] for position in chosen]
     if len(shown) == len(rows):
@@ -218,9 +251,11 @@ def choose_page_rows(part: Table, group: Group, rows: Sequence[Any]) -> list[int
 
 
 def choose_rows(
-    results: Sequence[Result], is_kept: Callable[[Result], bool] = is_baseline
+    results: Sequence[Result],
+    is_kept: Callable[[Result], bool] = is_baseline,
+    count: int = MAX_PAGE_ROWS,
 ) -> list[int]:
-    """Return the positions of MAX_PAGE_ROWS results: those that are kept, and the fastest of each kind of readers.
+    """Return the positions of so many results: those that are kept, and the fastest of each kind of readers.
 
     Results without a time come last in their kind.
     """
@@ -239,64 +274,4 @@ def choose_rows(
         for rank, position in enumerate(group):
             importance[position] = (not is_kept(results[position]), rank)
     most_important = sorted(importance, key=lambda position: importance[position])
-    return sorted(most_important[:MAX_PAGE_ROWS])
-
-
-def draw_dots(
-    group: Group,
-    file_name: str = "",
-    title: str = "",
-    label: Callable[[Result], str] = tables.marked_label,
-    finding: str = "",
-) -> Chart | None:
-    """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy.
-
-    A dot has its 95 % interval. The default name is that of the table. It is None for one result. `finding` stands
-    above the title; a factor in it is one that the table has too.
-    """
-    if len(group.done) == 1:
-        return None
-    dots: dict[str, list[Mark]] = {}
-    for position in choose_rows(group.ordered):
-        result = group.ordered[position]
-        marks = dots.setdefault(tables.readers_of(result), [])
-        marks.append(make_dot(result, label(result)))
-    caption = (
-        "Line: 95 % interval of the time, from the means of the runs.",
-        *provenance(group.done),
-    )
-    first = group.done[0]
-    title = title or f"Time per iteration: {title_of(first)}"
-    return Chart(
-        file_name or first.table.replace("-", "_"),
-        finding + title,
-        dots,
-        "milliseconds (logarithmic axis)",
-        memcpy_lines(group.done),
-        caption,
-    )
-
-
-def make_dot(result: Result, name: str) -> Mark:
-    """Return the time of a result in milliseconds, with its interval."""
-    milliseconds = 1e3 * result.typical_seconds
-    low, high = tables.milliseconds_interval(result) or (milliseconds, milliseconds)
-    is_view = not result.readers_own_a_copy
-    return Mark(name, format_time(result), milliseconds, low, high, is_view)
-
-
-def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:
-    """Return the times of one warm copy per edge in ms, by their names in the legend."""
-    all_cores = []
-    for result in results:
-        for run in result.quiet_runs:
-            all_cores += run.memcpy_all_cores_seconds
-    times = {
-        "memcpy": results[0].memcpy_seconds,
-        "memcpy by all cores": median(all_cores) if all_cores else None,
-    }
-    lines = {}
-    for name, seconds in times.items():
-        if seconds:
-            lines[f"{name}: {format_milliseconds(seconds)} ms"] = 1e3 * seconds
-    return lines
+    return sorted(most_important[:count])

@@ -13,7 +13,8 @@ from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.schema import Run
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.provenance import provenance
-from dataflow.report.sections import Group, Table, memcpy_lines, title_of
+from dataflow.report.result_charts import memcpy_lines
+from dataflow.report.sections import Group, Table, title_of
 from dataflow.report.tables import (
     Column,
     format_milliseconds,
@@ -77,10 +78,12 @@ def draw_causes(group: Group) -> Chart | None:
     bars = [make_bar(result) for result in shown]
     if not bars:
         return None
-    bars.sort(key=lambda bar: -bar.value)
+    bars.sort(key=lambda bar: -sum(bar.values))
     slowest = bars[0]
     cause, milliseconds = max(slowest.segments.items(), key=lambda item: item[1])
-    share = f"About {milliseconds / slowest.value:.0%} of the time of {slowest.name} is {cause}"
+    share = (
+        f"About {milliseconds / sum(slowest.values):.0%} of the time of {slowest.name} is {cause}"
+    )
     return Chart(
         "causes",
         f"{share}: {title_of(shown[0])}",
@@ -99,7 +102,7 @@ def make_bar(result: Result) -> Mark:
     total = sum(segments.values())
     name = label_without_layout(result)
     label = f"{format_significant(total)} ms"
-    return Mark(name, label, total, total, total, segments=segments)
+    return Mark(name, label, segments=segments)
 
 
 def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) -> Table:

@@ -16,16 +16,11 @@ from dataflow.catalogue.catalogue import REFERENCE, SIMPLEST
 from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
 from dataflow.report.allocator_tables import ALLOCATOR, ALLOCATOR_LONG
-from dataflow.report.charts import Chart, Series
+from dataflow.report.charts import Chart
 from dataflow.report.gpu_tables import GPU
-from dataflow.report.provenance import provenance
-from dataflow.report.sections import (
-    Group,
-    Table,
-    draw_dots,
-    is_baseline,
-    title_of,
-)
+from dataflow.report.line_charts import LineChart
+from dataflow.report.result_charts import draw_dots
+from dataflow.report.sections import FAN_IN, Group, Table, is_baseline, title_of
 from dataflow.report.sentences import (
     PAIR_FAULTS,
     PAIR_TAILS,
@@ -37,16 +32,13 @@ from dataflow.report.sentences import (
     format_times_as_fast,
 )
 from dataflow.report.stage_tables import draw_causes, stage_tables
+from dataflow.report.sweep_charts import SWEPT, Sweep, draw_kept_memory, draw_sizes
 from dataflow.report.tables import MAIN_COLUMNS, Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
-SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
-         "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
 KEPT_REFERENCES = f"{SIMPLEST} --retain-memory"
 ONE_NODE = "all actors on the driver's node"
 IN_CAMPAIGNS = "see campaigns"  # newer, and of several boots
-# The largest timed result, the timed and all by value.
-Sweep = tuple[Result, dict[int, Result], dict[int, Result]]
 
 
 def find_baseline(group: Group) -> Result | None:
@@ -153,10 +145,18 @@ RETAINED_COLUMNS = (
     replace(PAIR_FAULTS, rank=1),
     Column("settled after (iterations)", format_both_settled, 4),
 )
+
+
+def draw_retained(group: Group) -> LineChart | None:
+    title = f"References without and with four environment variables: {group.done[0].flow.title}"
+    return draw_kept_memory(title, pair_retained(group))
+
+
 RETAINED_MEMORY = Table(
     "retained-memory", lambda group: RETAINED_COLUMNS, pair_retained,
     lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
     group_by=lambda result: (result.transport.label, result.workload.changing_sizes),
+    chart=draw_retained,
 )  # fmt: skip
 
 
@@ -234,21 +234,35 @@ SETUP_COLUMNS = (
     Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),
     setup_column("deregistration"),
 )
+
+
+def is_about_direct_transport(result: Result) -> bool:
+    """Return whether a row belongs to the subject of docs/rdt.md, or is its baseline."""
+    is_registered = result.transport.sends_registered_only
+    return result.transport.runtime.name == "rdt" or is_registered or is_baseline(result)
+
+
 BESIDE = replace(
-    CONFIGURATIONS, name="beside", chart=lambda group: None,
-    is_kept=lambda result: result.transport.runtime.name == "rdt" or result.transport.sends_registered_only
-    or is_baseline(result),
-)  # fmt: skip
+    CONFIGURATIONS,
+    name="beside",
+    chart=lambda group: None,
+    is_kept=is_about_direct_transport,
+)
 
 
-def draw_several(group: Group) -> Chart | None:
-    """Return the chart of more than two results; None for fewer, which are read from the table."""
-    return draw_configurations(group) if len(group.done) > 2 else None
+def draw_direct_transport(group: Group) -> Chart | None:
+    """Return the chart of more than two results; None for fewer, which are read from the table.
+
+    Its title compares nothing, because the fastest rows of the table are no Ray Direct Transport.
+    """
+    if len(group.done) <= 2:
+        return None
+    return draw_dots(group, is_kept=is_about_direct_transport)
 
 
 RDT = replace(
     BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, sentence=lambda group: "",
-    before=[replace(BESIDE, name="rdt", chart=draw_several)],
+    before=[replace(BESIDE, name="rdt", chart=draw_direct_transport)],
     title=lambda result: f"What happens once, and the first iteration: {title_of(result)}",
 )  # fmt: skip
 
@@ -331,45 +345,13 @@ def sweep_title(result: Result) -> str:
     return f"Milliseconds per iteration by {SWEPT[swept]}: {workload}"
 
 
-def draw_sweep(group: Group) -> Chart:
-    swept, memcpy, lines, sweeps = (
-        swept_size(group.done[0]),
-        dict[int, float](),
-        [],
-        find_sweeps(group),
-    )
-    sweeps = [row for row in sweeps if is_new_at_all_sizes(group, row)]
-    for largest, timed, _ in sweeps:
-        seconds = {
-            value: (r.typical_seconds, min(r.run_seconds), max(r.run_seconds))
-            for value, r in timed.items()
-        }
-        points = [(value, *(1e3 * s for s in times)) for value, times in seconds.items()]
-        memcpy |= {
-            value: 1e3 * result.memcpy_seconds
-            for value, result in timed.items()
-            if result.memcpy_seconds
-        }
-        lines.append(
-            Series(
-                tables.short_label(largest, swept), points, is_view=not largest.readers_own_a_copy
-            )
-        )
-    if memcpy:
-        lines.append(
-            Series(
-                "memcpy",
-                [(value, ms, ms, ms) for value, ms in sorted(memcpy.items())],
-                is_limit=True,
-            )
-        )
-    caption = (
-        "Dashed: readers get a view. Bands: fastest to slowest run.",
-        *provenance(group.done),
-    )
-    format_x = format_bytes if swept == "iteration_bytes" else str
-    title = sweep_title(group.done[0])
-    return Chart(f"sweep_{swept}", title, {"": lines}, SWEPT[swept], {}, caption, format_x=format_x)
+def draw_sweep(group: Group) -> LineChart | None:
+    """Return the chart of what pages have no newer times of; None if they have them of all."""
+    shown = [row for row in find_sweeps(group) if is_new_at_all_sizes(group, row)]
+    if not shown:
+        return None
+    first = group.done[0]
+    return draw_sizes(swept_size(first), sweep_title(first), shown, group.done)
 
 
 SWEEP = Table(
@@ -395,6 +377,7 @@ SECTIONS = {  # in the order of a report
     ),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
+    FAN_IN: replace(CONFIGURATIONS, name=FAN_IN),
     "gpu": GPU,
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_MEMORY,

@@ -14,7 +14,7 @@ from dataflow.analysis.result import group_results
 from dataflow.errors import RecordError
 from dataflow.records.schema import ProcessCost
 from dataflow.report import pages
-from dataflow.report.campaign_tables import draw_factors
+from dataflow.report.factor_chart import draw_factors
 from dataflow.report.pages import build_claim, build_systems, load_rows
 from dataflow.report.sections import measured_key, sections
 from dataflow.workers.variables import RETAIN_MEMORY
@@ -58,9 +58,39 @@ def test_each_factor_of_the_chart_has_the_memory_beside_it(headline):
     assert labels["store refs --retain-memory"] == "6, 6, 6; 11 GiB"
     assert labels["graph shm"] == "7.5, 7.5, 7.5; 6 GiB"
     assert chart.title.startswith(
-        "graph shm --retain-memory is 12 times as fast as store driver-queue on 3 machines, with 7 GiB.\n"
+        "store refs --retain-memory is 6 times as fast as store driver-queue on 3 machines, "
+        "with 11 instead of 7 GiB.\n"
     )
-    assert "that of store driver-queue is 7 GiB" in chart.caption[0]
+    assert "that of store driver-queue is 7 GiB" in chart.caption[1]
+
+
+def test_the_chart_of_factors_has_a_point_per_configuration_and_machine_and_a_line_at_one(headline):
+    chart = draw_factors(headline)
+    assert chart.limits == {"as fast as store driver-queue": 1.0}
+    for mark in chart.marks:
+        assert [point.machine for point in mark.points] == [f"{name}: Test CPU" for name in "abc"]
+    (refs,) = [mark for mark in chart.marks if mark.name == "store refs"]
+    for point in refs.points:
+        assert point.value == pytest.approx(1.5, rel=0.01)
+        assert [*point.samples] == pytest.approx([1.5, 1.5 / 1.02, 1.5 * 1.02], rel=0.02)
+
+
+def test_the_chart_of_factors_has_eight_rows_with_the_advice_and_says_what_is_left_out(tmp_path):
+    names = ["refs", "ref-queue", "bytes", "numpy"]
+    times = [("store driver-queue", {}, 3.0), ("graph shm", {}, 0.4), ("graph shm", KEPT, 0.2)]
+    times += [("graph pickle", {}, 0.3), ("graph pickle", KEPT, 0.25)]
+    for number, name in enumerate(names):
+        times += [
+            (f"store {name}", {}, 2.9 - number / 4),
+            (f"store {name}", KEPT, 2.5 - number / 2),
+        ]
+    environment = {"clock_code": "a", "boot": "a", "versions": VERSIONS}
+    write_campaign(tmp_path / "a", *times, environment=environment)
+    chart = draw_factors(load_rows(tmp_path))
+    assert len(chart.marks) == 8
+    shown = {mark.name for mark in chart.marks}
+    assert shown >= {"store refs", "store refs --retain-memory", "graph shm"}
+    assert "Not drawn: 4 of 12 configurations. The table of the report has them." in chart.caption
 
 
 @pytest.fixture
@@ -160,7 +190,7 @@ def test_a_page_has_no_older_times_by_size_of_references_with_kept_memory(headli
     records = [*make_sweep("refs", points), *make_sweep("refs", points, flags=KEPT)]
     (section,) = sections(group_results(records), in_campaigns)
     assert names_on_page(section, 0) == ["store refs"]
-    assert [line.name for line in section.chart.panels[""]] == ["store refs", "memcpy"]
+    assert [line.name for line in section.chart.lines] == ["store refs", "memcpy"]
     (section,) = sections(group_results(records))
     assert names_on_page(section, 0) == ["store refs", "store refs --retain-memory"]
 

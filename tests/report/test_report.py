@@ -87,6 +87,18 @@ def test_an_impossible_result_gives_exit_code_1(write, capsys):
     assert "impossible" in capsys.readouterr().out
 
 
+@pytest.mark.study("chatlearn")  # the records of the agreement have its transport
+def test_a_published_chart_is_one_that_a_page_shows(write, tmp_path):
+    records = [write("a.json", "refs", [1.0]), write("b.json", "bytes", [1.0])]
+    records += [
+        write("c.json", "refs", [1.0], batch_size=8),
+        write("d.json", "bytes", [1.0], batch_size=8),
+    ]
+    (tmp_path / "README.md").write_text("![times](img/configurations_2.svg) configurations.svg\n")
+    assert report.main([*records, "--publish", str(tmp_path)]) == 0
+    assert [path.name for path in (tmp_path / "img").iterdir()] == ["configurations_2.svg"]
+
+
 def marks(name, body):
     return f"<!-- {name}: written by make publish -->{body}<!-- end of {name} -->"
 

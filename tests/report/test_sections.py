@@ -175,7 +175,7 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why
         ["store bytes", "copy to keep", "500", "disturbed", "-"],
         ["graph mapped", "view", "2", "-", "50.0%"],
     ]  # fmt: skip
-    lines = section.chart.panels[""]
+    lines = section.chart.lines
     names = [("store refs", False), ("store bytes", False), ("graph mapped", True)]
     assert [(line.name, line.is_view) for line in lines[:3]] == names
     assert lines[-1].is_limit
@@ -385,3 +385,88 @@ def test_a_chart_of_a_sweep_has_no_factor_because_its_table_has_none():
         records.append(make_record("shm", *three_runs(0.1), runtime="graph", **sized))
     section = find(build(*records), "sweeps")
     assert section.chart.title.startswith("Milliseconds per iteration by bytes per iteration: ")
+
+
+def test_a_chart_has_a_mean_per_machine_and_each_iteration_of_it():
+    boots = [{"boot": boot, "cpu_model": "Test CPU"} for boot in ("aaaa1", "bbbb2")]
+    records = [make_record("refs", [1.0, 3.0], [2.0, 2.0], environment=boots[0])]
+    records.append(make_record("refs", [4.0], environment=boots[1]))
+    records.append(make_record("bytes", [5.0, 7.0], environment=boots[1]))
+    chart = find(build(*records), "results").chart
+    by_name = {mark.name: mark for mark in chart.marks}
+    assert [*by_name] == ["store bytes", "store refs"]
+    refs = by_name["store refs"]
+    points = {point.machine: (point.value, [*point.samples]) for point in refs.points}
+    assert points == {
+        "aaaa: Test CPU": (pytest.approx(2000), [1000, 3000, 2000, 2000]),
+        "bbbb: Test CPU": (pytest.approx(4000), [4000]),
+    }
+    assert refs.label == "2,000, 4,000 ms"
+    assert chart.limits == {}  # each machine has its own time of memcpy
+
+
+def test_times_of_memcpy_far_below_all_rows_are_not_drawn_but_said():
+    near = find(build(make_record("refs", [0.09]), make_record("bytes", [0.2])), "results").chart
+    assert near.limits == {"memcpy: 20 ms": 20.0}
+    assert "Not drawn: memcpy by all cores: 10 ms." in near.caption
+    chart = find(build(make_record("refs", [0.2]), make_record("bytes", [0.2])), "results").chart
+    assert chart.limits == {}
+    assert "Not drawn: memcpy: 20 ms, memcpy by all cores: 10 ms." in chart.caption
+
+
+def test_the_mean_of_a_group_of_iterations_is_that_of_its_time():
+    run = make_run([0.5, 0.5, 0.5], group_seconds=[0.8, 0.1])
+    changes = {"arguments": {"check_every": 2}, "flags": {"check_every": 2}}
+    chart = find(build(make_record("refs", run, **changes), make_record("bytes", [2.0])), "results")
+    (point,) = chart.chart.marks[-1].points
+    assert point.value == pytest.approx(300)
+    assert [*point.samples] == pytest.approx([400, 100])
+
+
+def test_a_chart_has_eight_rows_and_says_how_many_are_left_out():
+    names = ["driver-queue", "ref-queue", "refs", "bytes", "numpy"]
+    records = [make_record(name, [1.0 + number]) for number, name in enumerate(names)]
+    kept = {"retain_memory": True}
+    records += [make_record(name, [0.1 + number], flags=kept) for number, name in enumerate(names)]
+    chart = find(build(*records), "results").chart
+    assert len(chart.marks) == 8
+    assert "Not drawn: 2 of 10 configurations. The table of the report has them." in chart.caption
+    shown = {mark.name for mark in chart.marks}
+    assert {"store driver-queue", "store refs"} <= shown and "store numpy" not in shown
+    chart = find(build(*records[:8]), "results").chart
+    assert len(chart.marks) == 8
+    assert "configurations. The table" not in " ".join(chart.caption)
+
+
+def test_a_chart_of_a_sweep_has_six_lines_with_the_iterations_of_each_mean():
+    records = []
+    for number, name in enumerate(["driver-queue", "ref-queue", "refs", "bytes", "numpy"]):
+        points = {2**20: [0.1 + number, 0.3 + number], 2**23: [1.0 + number]}
+        records += make_sweep(name, points)
+    for transport in ("shm", "pickle"):
+        records += make_sweep(transport, {2**20: [0.01], 2**23: [0.02]}, runtime="graph")
+    chart = find(build(*records), "sweeps").chart
+    lines = [line for line in chart.lines if not line.is_limit]
+    assert len(lines) == 6
+    assert "Not drawn: 1 of 7 configurations. The table of the report has them." in chart.caption
+    (line,) = [line for line in lines if line.name == "store driver-queue"]
+    assert [*line.points] == [(2**20, pytest.approx(200)), (2**23, pytest.approx(1000))]
+    assert [x for x, _ in line.samples] == [2**20, 2**20, 2**23]
+
+
+def test_the_chart_of_kept_memory_has_a_line_without_and_one_with_it():
+    records = []
+    for size in (2**20, 2**24):
+        fields = {"table": "retained-memory", "flow": "chain", "actors": 2, "message_bytes": size}
+        records.append(make_record("refs", [size / 2**20], **fields))
+        records.append(make_record("refs", [0.5], flags={"retain_memory": True}, **fields))
+    chart = find(build(*records), "retained-memory").chart
+    assert [line.name for line in chart.lines] == ["store refs", "store refs --retain-memory"]
+    assert [len(line.points) for line in chart.lines] == [2, 2]
+    assert find(build(*records[:2]), "retained-memory").chart is None
+
+
+def test_fan_in_is_not_shown_as_a_table_of_configurations_on_a_page():
+    fields = {"flow": "fan-in", "actors": 4, "message_bytes": 2**20}
+    (section,) = build(make_record("refs", [0.5], **fields))
+    assert section.name == "fan-in"

@@ -2,6 +2,7 @@
 """Test the chart of records, as its user calls it."""
 
 import os
+import re
 import runpy
 import shutil
 import sys
@@ -36,8 +37,8 @@ def write(tmp_path):
 
 def test_two_scripts_are_compared(plot, write, tmp_path):
     write(
-        "queue.json", "driver-queue", [2.0, 4.0, 3.0], [12.0]
-    )  # the geometric mean of the medians 3 and 12 is 6
+        "queue.json", "driver-queue", [2.0, 4.0, 3.0], [15.0]
+    )  # the mean of the four iterations is 6
     write("graph.json", "shm", [0.5], runtime="graph")
     assert plot(tmp_path) == [
         "store driver-queue: 600 s for 100 iterations",
@@ -45,6 +46,35 @@ def test_two_scripts_are_compared(plot, write, tmp_path):
         "store driver-queue takes 12.0 times as long as graph shm" + NOT_JUDGED,
         str(tmp_path / "benchmark_result.svg"),
     ]
+
+
+def test_a_row_has_a_faint_dot_per_iteration(plot, write, tmp_path):
+    write("queue.json", "driver-queue", [2.0, 4.0, 3.0], [15.0])
+    write("graph.json", "shm", [0.5, 0.6], runtime="graph")
+    plot(tmp_path)
+    chart = (tmp_path / "benchmark_result.svg").read_text()
+    dots = re.findall(
+        r'<g clip-path="[^"]*" style="[^"]*opacity: 0.35[^"]*">\n((?:<use .*/>\n)+)</g>', chart
+    )
+    assert [len(group.splitlines()) for group in dots] == [2, 4]
+    assert "Bar: mean of the timed iterations, times 100." in chart
+
+
+def test_a_chart_has_eight_rows_with_those_of_the_scripts_and_names_the_others(
+    plot, write, tmp_path
+):
+    kept = {"retain_memory": True}
+    names = ["store driver-queue", "store ref-queue", "store refs", "graph shm", "graph pickle"]
+    for number, name in enumerate(names):
+        runtime, transport = name.split()
+        write(f"{number}.json", transport, [9.0 - number], runtime=runtime)
+        write(f"{number}-kept.json", transport, [0.9 - number / 10], runtime=runtime, flags=kept)
+    printed = plot(tmp_path)
+    assert len([line for line in printed if line.endswith("for 100 iterations")]) == 10
+    assert "not drawn, because a chart has 8 rows: store ref-queue, store refs" in printed
+    chart = (tmp_path / "benchmark_result.svg").read_text()
+    assert "Not drawn: 2 slower configurations (8 have a row)." in chart
+    assert "<!-- store driver-queue -->" in chart and "<!-- store ref-queue -->" not in chart
 
 
 def test_a_ratio_of_runs_that_no_other_program_disturbed_has_no_note(plot, write, tmp_path):

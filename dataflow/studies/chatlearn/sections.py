@@ -9,7 +9,8 @@ from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.charts import Chart
-from dataflow.report.sections import Group, Table, draw_dots, title_of
+from dataflow.report.result_charts import draw_dots
+from dataflow.report.sections import Group, Table, title_of
 from dataflow.report.sentences import format_ratio, format_times_as_fast
 from dataflow.report.stage_tables import stage_tables
 from dataflow.report.suite_tables import CONFIGURATIONS

@@ -10,7 +10,8 @@ from dataflow.flows.flow import Edge, Flow
 from dataflow.plan.options import SENDER_SIZES
 from dataflow.report import tables
 from dataflow.report.charts import Chart
-from dataflow.report.sections import Group, Table, by_sizes, draw_dots, title_of
+from dataflow.report.result_charts import draw_dots
+from dataflow.report.sections import Group, Table, by_sizes, title_of
 from dataflow.report.sentences import describe_fastest
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.studies.weights.flow import changes_flow
