@@ -48,8 +48,9 @@ def find_baseline(group: Group) -> Result | None:
 
 
 def have_newer_factor(group: Group, results: Sequence[Result]) -> bool:
-    """Return whether campaigns have a factor of these two results."""
-    return all(group.is_in_campaigns(result) for result in results)
+    """Return whether campaigns have a factor of these two results, which do the same work."""
+    works = {result.work for result in results}
+    return len(works) == 1 and all(group.is_in_campaigns(result) for result in results)
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:

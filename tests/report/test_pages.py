@@ -10,7 +10,7 @@ from conftest import ROOT
 from made_records import make_record, make_run, make_sweep, rows_of, write_campaign
 from published_tables import GENERATED, tables_of_page
 
-from dataflow.analysis.result import group_results
+from dataflow.analysis.result import Result, group_results
 from dataflow.errors import RecordError
 from dataflow.records.schema import ProcessCost
 from dataflow.report import pages
@@ -150,8 +150,9 @@ def test_a_page_does_not_give_a_factor_again_that_campaigns_have(headline):
     assert shown == ["store driver-queue", "store bytes"]
     peers = [make_record("driver-queue", [3.0], table="peers")]
     peers.append(make_record("shm", [0.3], runtime="graph", table="peers"))
-    (section,) = sections(group_results(peers), in_campaigns)
-    assert [row[-1] for row in section.table.cells] == ["1", "see campaigns"]
+    peers.append(make_record("gloo", [0.2], runtime="torch", table="peers"))
+    (section,) = sections(group_results(peers), in_campaigns | {measured_key(Result([peers[-1]]))})
+    assert [row[-1] for row in section.table.cells] == ["1", "see campaigns", "-"]
 
 
 def test_no_chart_has_a_factor_that_its_table_leaves_to_the_campaigns(headline):

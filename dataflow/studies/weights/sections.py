@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say how updates of parameters are shown: their parts, the memory of senders and receivers, and torn reads."""
 
+from dataclasses import replace
 from statistics import fmean, median
 
 from dataflow.analysis.result import Result
@@ -134,4 +135,12 @@ def update_table(name: str) -> Table:
     )
 
 
-SECTIONS = {name: update_table(name) for name in ("weights", "rdt-weights")}
+def keeps_no_memory(group: Group, result: Result) -> bool:
+    """Return whether pages have a row. Of kept memory, they have newer times (docs/page-faults.md)."""
+    return "retain_memory" not in result.configuration.flags
+
+
+SECTIONS = {
+    "weights": replace(update_table("weights"), is_on_page=keeps_no_memory),
+    "rdt-weights": update_table("rdt-weights"),
+}
