@@ -5,11 +5,12 @@ import pytest
 from made_records import make_record, make_run, rows_of, write_campaign
 
 from dataflow.analysis.campaigns import combine, load_campaigns
+from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import NOT_SETTLED, Result, group_results
 from dataflow.report.campaign_tables import campaign_sections
 from dataflow.report.provenance import describe_left_out
 from dataflow.report.sections import sections
-from dataflow.report.sentences import compare_with_first
+from dataflow.report.sentences import compare_with_first, describe_pair
 
 KEPT = {"retain_memory": True}
 SETTLED = "settled after (iterations)"
@@ -143,6 +144,12 @@ def test_a_sentence_does_not_divide_changing_sizes_by_others():
     assert sentence == (
         "graph shm --changing-sizes 0.5 sends other messages than store refs: no factor."
     )
+
+
+def test_whatever_pairs_changing_sizes_with_others_gives_no_factor():
+    records = [make_record("refs", [1.0]), make_record("refs", [0.5], **CHANGING)]
+    old, new = [Result([record]) for record in records]
+    assert describe_pair(Pair(old, new)).endswith("different work, so there is no factor.")
 
 
 def test_campaigns_with_changing_sizes_have_a_baseline_of_their_own(tmp_path):
