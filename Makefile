@@ -3,7 +3,7 @@
 # make agreement            five runs of each script's transports, and of the suite's, and the ratios of their times (an hour)
 # make run SUITE=stages     measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
 # make quick                the suite quick: seven configurations with a quarter of the payload (three minutes)
-# make campaign             the configurations that carry an answer, three runs each (40 minutes); compare with others. On a
+# make campaign             the configurations that carry an answer, three runs each (an hour); compare with others. On a
 #                           new boot first: python3 -m dataflow predict --campaign, and commit the file
 # make published            five runs of all one-node tables (several hours), into results/run-published
 # make gpu                  the suite gpu (at most seven minutes on one card); PY=python3 uses the machine's own packages

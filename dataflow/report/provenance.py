@@ -80,14 +80,17 @@ def name_code(code: str, boots: Iterable[str]) -> str:
 
 def describe_commits(environments: Sequence[Environment]) -> str:
     """Return the commits in the order of the environments, and how old the code is if that is known."""
-    names = []
+    names: dict[str, None] = {}
+    commits = set()
     for environment in environments:
-        name = commit_of(environment)[:10]
+        commit = commit_of(environment)
+        commits.add(commit)
+        name = commit[:10]
         if environment.get("git_dirty"):
             name += " with changes that are not committed"
-        names.append(name)
-    age = describe_age({commit_of(environment) for environment in environments})
-    return ", ".join(dict.fromkeys(names)) + age
+        names[name] = None
+    listed = ", ".join(names)
+    return listed + describe_age(commits)
 
 
 def describe_left_out(results: Sequence[Result]) -> str:

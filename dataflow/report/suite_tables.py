@@ -369,6 +369,7 @@ SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "own-flow": replace(CONFIGURATIONS, name="own-flow"),
     "without-pauses": replace(CONFIGURATIONS, name="without-pauses"),
+    "cluster-driver": replace(CONFIGURATIONS, name="cluster-driver"),
     "changing-sizes": replace(CONFIGURATIONS, name="changing-sizes"),
     "configurations": replace(CONFIGURATIONS, is_on_page=is_new_or_baseline),
     "paired": CONFIGURATIONS,

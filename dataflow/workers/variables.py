@@ -42,18 +42,23 @@ def driver_environment(plan: Plan) -> dict[str, str]:
         if is_used:
             section = VARIABLES[name]
             variables |= {key: text.format_map(values) for key, text in section.items()}
-    # gRPC, which Ray and Arrow Flight use, would send messages to this machine and to the cluster to http_proxy.
-    hosts = ["127.0.0.1", "localhost", address.rpartition(":")[0]]
-    direct = ",".join(
-        filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), *hosts])
-    )
-    variables |= {"no_proxy": direct, "NO_PROXY": direct}
+    variables |= dict.fromkeys(("no_proxy", "NO_PROXY"), direct_hosts(address))
     if options.threads > 1 and "OMP_WAIT_POLICY" not in variables:
         # Threads that have copied would busy-wait, on the cores of the next process that copies.
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     if address and needs_token_mode():
         variables["RAY_AUTH_MODE"] = "token"
     return variables
+
+
+def direct_hosts(address: str) -> str:
+    """Return the hosts to which no message goes through a proxy: those of the user, this one, and the cluster.
+
+    gRPC, which Ray and Arrow Flight use, would send messages to them to http_proxy.
+    """
+    of_user = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    cluster = address.rpartition(":")[0]
+    return ",".join(filter(None, [of_user, "127.0.0.1", "localhost", cluster]))
 
 
 def needs_token_mode() -> bool:

@@ -21,7 +21,7 @@ from dataflow.report.machine_columns import divide_means
 from dataflow.report.pages import load_rows
 
 RESULTS = ROOT / "results"
-WORDS = {"six": "6", "seven": "7"}
+WORDS = {"six": "6", "nine": "9"}
 NUMBER = rf"(\d[\d,]*(?:\.\d+)?|{'|'.join(WORDS)})"
 GIB, MIB = 2**30, 2**20
 MANY_FAULTS = 1000  # of an iteration or of a put
@@ -256,8 +256,9 @@ def prices_by_vendor(vendor: str) -> list[float]:
 @says("docs/page-faults.md", "In {} of the {} runs of `graph shm --retain-memory` on AMD EPYC that "
       "had many page faults, the slow iterations took {} to {} µs more per page fault")  # fmt: skip
 def prices_on_amd():
-    _, second, *_, highest = prices = prices_by_vendor("AMD")
-    return len(prices) - 1, len(prices), second, highest
+    prices = prices_by_vendor("AMD")
+    dear = [price for price in prices if price > DEAR_MICROSECONDS]
+    return len(dear), len(prices), min(dear), max(dear)
 
 
 @says("docs/page-faults.md", "on Intel Xeon, up to {} µs")

@@ -29,10 +29,7 @@ READERS = "readers get"
 DEMO = "online DPO, 448 MiB per iteration"
 KEPT = " --retain-memory"
 # Pairs of which an old record says something else than a newer one, with the reason.
-OLD_RECORDS: dict[tuple[str, str, str], str] = {
-    # docs/peers.md, of 2026-11-24: 1.4 times. The campaigns: 1.7 to 1.8 times.
-    (DEMO, "graph shm", "torch gloo"): "old records: measured again",
-}
+OLD_RECORDS: dict[tuple[str, str, str], str] = {}
 
 
 @dataclass(frozen=True)

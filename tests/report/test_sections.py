@@ -82,7 +82,8 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
         "readers get a buffer that is reused and the producer writes in place",
         "readers get a view",
     )
-    parts = (cells[:3], cells[3:5], cells[5:6], cells[6:])
+    # A chart has eight rows at most: the row with one run is left out.
+    parts = (cells[:3], cells[3:5], cells[5:6], cells[7:])
     assert dots == dict(zip(groups, parts, strict=True))
 
 

@@ -233,7 +233,7 @@ def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     assert (item.plan.transport.name, item.plan.options.threads) == ("mapped", 2)
 
 
-def test_a_campaign_took_at_most_40_minutes_as_the_pages_say(no_gpu, monkeypatch):
+def test_a_campaign_takes_about_an_hour_as_the_pages_say(no_gpu, monkeypatch):
     monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)
     monkeypatch.setattr("dataflow.plan.validate.require_modules", lambda *_: None)
     durations = Durations(CAMPAIGNS)
@@ -247,7 +247,7 @@ def test_a_campaign_took_at_most_40_minutes_as_the_pages_say(no_gpu, monkeypatch
         else:
             measured.append(run_seconds + durations.other_seconds(item.plan))
     seconds = 3 * (sum(measured) + not_measured * max(measured))
-    assert seconds <= 40 * 60
+    assert 45 * 60 <= seconds <= 60 * 60
 
 
 def test_a_campaign_times_kept_memory_longer_and_some_queues_without_pauses(no_gpu, monkeypatch):
