@@ -282,7 +282,10 @@ class Result:
 
     @property
     def typical_median_seconds(self) -> float:
-        """Return the geometric mean of its runs' medians of groups, which do not show slow iterations."""
+        """Return the geometric mean of its runs' medians, in seconds per iteration. Unlike means, they hide slow ones.
+
+        A median is that of a run's groups, the iterations that are timed together. It is nan without a timed run.
+        """
         timed_runs = [run for run in self.shown_runs if run.seconds]
         medians = [float(np.median(self._group_means(run))) for run in timed_runs]
         return typical_seconds(medians)

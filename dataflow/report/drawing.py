@@ -53,7 +53,7 @@ class Drawing(ABC):
         figure.supxlabel(caption, x=0.01, ha="left", fontsize=7.5)
         return figure
 
-    def add_legend(self, figure: Figure, axes: Any, columns: int = 6) -> None:
+    def add_legend(self, figure: Figure, axes: Any, columns: int = 4) -> None:
         """Write the title, and below it what the names of the axes' lines and bars mean."""
         handles, labels = axes.get_legend_handles_labels()
         legend = figure.legend(

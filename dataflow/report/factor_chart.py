@@ -85,11 +85,11 @@ def points_of_factors(row: Row) -> list[MachinePoint]:
 
 
 def name_boot(row: Row, boot: str) -> str:
-    """Return the beginning of a boot's name, and the processor of its machine."""
+    """Return the start of a boot's id and its processor, as in "1a2b: AMD EPYC"; only the start if none is recorded."""
     text = boot[:NAME_LENGTH]
-    for name, pair in row.pairs.items():
+    for campaign, pair in row.pairs.items():
         environments = pair.new.environments
-        if row.factor.boots[name] == boot and environments:
+        if row.factor.boots[campaign] == boot and environments:
             processor = environments[0].get("cpu_model")
             return f"{text}: {processor}"
     return text

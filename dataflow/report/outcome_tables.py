@@ -105,19 +105,24 @@ def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
 
 
 def say_errors(outcomes: Sequence[PredictedTime]) -> str:
-    """Return by how much predictions miss, such as "predictions miss means by 10 % ..."."""
+    """Return by how much predictions miss, such as "predicted and measured means differ by ..."."""
     means = []
     medians = []
     for outcome in outcomes:
         predicted = outcome.predicted.seconds
         means.append((predicted, outcome.mean_seconds))
         medians.append((predicted, outcome.median_seconds))
-    of_means = 100 * rms_error(means)
-    of_medians = 100 * rms_error(medians)
+    of_means = format_factor(1 + rms_error(means))
+    of_medians = format_factor(1 + rms_error(medians))
     return (
-        f"the predictions miss the mean times by {of_means:.0f} %, and the medians by {of_medians:.0f} % (rms of "
-        f"{len(outcomes)})."
+        f"predicted and measured means differ by a factor of {of_means}, and medians by {of_medians} (rms of the "
+        f"logarithms of {len(outcomes)})."
     )
+
+
+def format_factor(factor: float) -> str:
+    """Return a factor with three digits, such as 1.21."""
+    return format_significant(factor, 3)
 
 
 class CheckRow(NamedTuple):
@@ -170,12 +175,16 @@ def check_section(files: Sequence[CheckFile]) -> Section:
     rows = [CheckRow(file, checked) for file in files for checked in file.checked]
     if not rows:
         return Section(CHECKS_NAME, "", NO_CHECK)
-    return Section(CHECKS_NAME, "", say_checks(rows), make_table(rows, CHECK_COLUMNS))
+    return Section(CHECKS_NAME, "", say_kept_checks(rows), make_table(rows, CHECK_COLUMNS))
 
 
-def say_checks(rows: Sequence[CheckRow]) -> str:
-    """Return how far the measured means are from the predicted times, and how many lie in their interval."""
+def say_kept_checks(rows: Sequence[CheckRow]) -> str:
+    """Return by how much predictions miss the measured means (`rms_error`), and how many means lie in their interval.
+
+    Rows that were not measured are left out. If none is left, the sentence says that no run counts.
+    """
     pairs = []
+    known = 0
     inside = 0
     for row in rows:
         predicted = row.checked.predicted
@@ -185,11 +194,12 @@ def say_checks(rows: Sequence[CheckRow]) -> str:
         pairs.append((predicted.seconds, seconds))
         if predicted.interval is not None:
             low, high = predicted.interval
+            known += 1
             inside += low <= seconds <= high
     if not pairs:
         return "No run of these checks counts."
-    error = 100 * rms_error(pairs)
+    error = format_factor(1 + rms_error(pairs))
     return (
-        f"The predictions miss the mean times by {error:.0f} % (rms of {len(pairs)}), and {inside} of the measured "
-        "means lie in the interval."
+        f"Predicted and measured means differ by a factor of {error} (rms of the logarithms of {len(pairs)}), and "
+        f"{inside} of {known} means lie in their interval."
     )

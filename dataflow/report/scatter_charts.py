@@ -16,7 +16,7 @@ from dataflow.report.drawing import (
 )
 
 SIDE = 4.8  # inches of the square
-# In grey: hollow and full, round and square.
+# Told apart without colour too: hollow circles, and full diamonds.
 KINDS: Sequence[dict[str, Any]] = (
     {"marker": "o", "markersize": 5, "markerfacecolor": "none", "color": "#0072b2"},
     {"marker": "D", "markersize": 5, "markerfacecolor": "#000000", "color": "#000000"},
@@ -38,13 +38,14 @@ class ScatterChart(Drawing):
 
     file_name: str
     title: str
-    groups: Sequence[ScatterGroup]
+    groups: Sequence[ScatterGroup]  # at most as many as KINDS: others are not drawn
     tolerance: float  # 0.2: lines at ±20 %
     x_label: str
     y_label: str
     caption: Sequence[str] = ()
 
     def draw(self) -> Figure:
+        """Return the points of each group, the lines of equality and of the tolerance, on equal logarithmic axes."""
         figure = self.make_figure(HEADER_HEIGHT + SIDE)
         axes = figure.subplots()
         prepare_axes(axes)

@@ -38,7 +38,7 @@ class SweptLine:
         self.samples: Places = []
 
     def add(self, size: int, point: MachinePoint) -> None:
-        """Add the time of one size, with the iterations that it is the mean of."""
+        """Add the mean time of one size on this machine, and at most MAX_SAMPLES of its single iterations."""
         self.means.append((size, point.value))
         for milliseconds in thin(point.samples):
             self.samples.append((size, milliseconds))

@@ -108,7 +108,7 @@ def make_outcome(
 def test_the_page_says_how_near_the_predictions_came():
     outcomes = [make_outcome(1.1, 1.0, (0.9, 1.3)), make_outcome(1.1, 1.0, (1.05, 1.3))]
     (section,) = outcome_sections([make_file("a boot")], [outcomes])
-    assert "With less, the predictions miss the mean times by 10 %" in section.sentence
+    assert "With less, predicted and measured means differ by a factor of 1.1" in section.sentence
     assert "With 100 MiB" not in section.sentence
     assert "1 of 2 means lie in their interval" in section.sentence
     assert "No cost was fitted to this boot" in section.sentence
@@ -120,8 +120,8 @@ def test_large_messages_are_apart():
     predicted = structs.replace(large.predicted, iteration_bytes=2**27)
     outcomes = [small, replace(large, predicted=predicted)]
     (section,) = outcome_sections([make_file("a boot")], [outcomes])
-    assert "more, the predictions miss the mean times by 10 %" in section.sentence
-    assert "With less, the predictions miss the mean times by 200 %" in section.sentence
+    assert "more, predicted and measured means differ by a factor of 1.1" in section.sentence
+    assert "With less, predicted and measured means differ by a factor of 3" in section.sentence
 
 
 def test_a_file_without_a_campaign_shows_nothing():

@@ -132,7 +132,7 @@ def test_a_check_is_kept_with_the_state_of_the_machine(check, monkeypatch, tmp_p
     names = [checked.predicted.configuration for checked in file.checked]
     assert names == [*CHECKED]
     section = check_section([file])
-    assert "miss the mean times by 25 % (rms of 3)" in section.sentence
+    assert "differ by a factor of 1.25 (rms of the logarithms of 3)" in section.sentence
     assert [row[-1] for row in section.table.cells] == ["-20 %"] * 3
 
 
