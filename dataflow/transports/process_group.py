@@ -101,6 +101,14 @@ class Rank(Endpoint):
                 else:
                     self.receive_buffers[edge] = reused_buffers(message, device, count)
 
+    def is_announced(self, edge):
+        """Return whether gloo announces an edge's messages: those of NCCL.
+
+        A receive of NCCL occupies its GPU from when it is posted until the sender sends. An actor that posted it before
+        would be unable to verify the messages before, and the next iteration would never begin.
+        """
+        return torch.device(self.device_of(edge)).type != "cpu"
+
     def device_of(self, edge):
         """Return where an edge's bytes arrive: on the GPU between actors, in host memory to and from the driver."""
         return "cpu" if DRIVER in (edge.source, edge.reader) else self.device
@@ -119,6 +127,8 @@ class Rank(Endpoint):
             device = self.device_of(edge)
             reader = self.ranks[edge.reader]
             tag = self.tags[edge]
+            if self.is_announced(edge):
+                requests.append(dist.isend(torch.zeros(1), reader, tag=tag))
             for tensor in tensors.to_tensor_list(payload, edge.message):
                 sent = tensor.to(device).contiguous()
                 requests.append(dist.isend(sent, reader, tag=tag))
@@ -132,6 +142,8 @@ class Rank(Endpoint):
         if self.groups:
             group = self.groups[edge.source]
             return buffers, [dist.broadcast(tensor, rank, group) for tensor in buffers]
+        if self.is_announced(edge):
+            dist.recv(torch.zeros(1), rank, tag=tag)
         return buffers, [receive(tensor, rank, tag=tag) for tensor in buffers]
 
     def receive_all(self, task):
