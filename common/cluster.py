@@ -18,6 +18,7 @@ import ray
 from ray.exceptions import RayError
 
 from common import SuiteError
+from common.cuda_files import remove_cuda_files
 from common.gpus import count_gpus
 from common.ray_settings import SENT_VARIABLES
 from common.sizes import EDGES, MIN_STORE_BYTES, MODELS, STORED_ITERATIONS
@@ -167,11 +168,13 @@ def disconnect_and_end_processes() -> None:
 
 
 def kill(processes: list[psutil.Process]) -> None:
-    """End these processes, and wait until they have ended."""
+    """End these processes, wait until they have ended, and remove what CUDA leaves of them."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(processes, timeout=END_SECONDS)
+    ended, _ = psutil.wait_procs(processes, timeout=END_SECONDS)
+    for process in ended:
+        remove_cuda_files(process.pid)
 
 
 @contextmanager

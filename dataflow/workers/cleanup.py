@@ -28,6 +28,7 @@ from typing import Literal
 
 import psutil
 
+from common.cuda_files import find_cuda_files
 from common.temporary import find_temporary_folder
 from dataflow.errors import RunFailed
 from dataflow.workers.ray_internals import CHANNEL_SEMAPHORES
@@ -216,7 +217,7 @@ def clean(folder: Path) -> list[str]:
     """Kill the processes of a run until there are none.
 
     Then remove the folders of the run, and the files in /dev/shm that are named after the run or these processes:
-    semaphores, iceoryx2's memory, and torch's counters of shared GPU memory. The folders are removed in any case.
+    semaphores, iceoryx2's memory, and those of shared GPU memory (torch, CUDA). The folders are removed in any case.
     Return the processes that have not ended after CLEAN_SECONDS, for an error message.
     """
     files = [folder / kind for kind in ("semaphores", "pids")]
@@ -239,6 +240,7 @@ def clean(folder: Path) -> list[str]:
     for pid in pids:
         if not process_status(int(pid)):
             names += [path.name for path in SHARED_MEMORY.glob(f"torch_{pid}_*")]
+            names += [path.name for path in find_cuda_files(int(pid), SHARED_MEMORY)]
     # iceoryx2 names its memory after the run.
     names += [path.name for path in SHARED_MEMORY.glob(f"{folder.name}.*")]
     unlink_semaphores(names)

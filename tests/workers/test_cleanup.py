@@ -195,6 +195,8 @@ def dead_run(temporary):
         "sem.obj33-d",
         "torch_11_123_0",
         "torch_33_123_0",
+        "cuda.shm.0.b.1",  # of process 11
+        "cuda.shm.0.21.1",  # of process 33
         f"sem.{folder.name}-queue",
     ):
         (cleanup.SHARED_MEMORY / name).touch()
@@ -239,7 +241,8 @@ def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(
     for process in (other, reader):
         process.kill()
         process.wait()
-    left = [f"{cleanup.PREFIX}notes", "sem.hdr11-a", "sem.hdr33-c", "torch_33_123_0"]
+    left = ["cuda.shm.0.21.1", f"{cleanup.PREFIX}notes", "sem.hdr11-a", "sem.hdr33-c"]
+    left.append("torch_33_123_0")
     assert files_left(temporary) == left
 
 
