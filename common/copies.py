@@ -60,10 +60,11 @@ def time_host_copies(
 ) -> dict[str, list[float]]:
     """Return the seconds of each pass: every message once to the host, or once from it. copies: bytes and GPU of each.
 
-    The keys are "to host, pinned", "from host, pinned", and the same two with "pageable".
+    The keys are "to host, pinned", "from host, pinned", the same two with "pageable", and "to host, new".
 
     Pinned memory is locked, so a GPU reads and writes it directly. Memory of malloc, of the object store and of
-    channels is pageable: NVIDIA's driver copies it through a pinned buffer.
+    channels is pageable: NVIDIA's driver copies it through a pinned buffer. New memory is pageable too, and its pages
+    come one by one during the copy, as with `tensor.cpu()`.
     """
     largest = max(size for size, _ in copies)
     seconds = {}
@@ -76,7 +77,17 @@ def time_host_copies(
         from_host = [(target, source) for source, target in to_host]
         seconds[f"to host, {kind}"] = time_copies(to_host, passes)
         seconds[f"from host, {kind}"] = time_copies(from_host, passes)
+    sources = [source for source, _ in to_host]
+    seconds["to host, new"] = [new_copy_seconds(sources) for _ in range(passes)]
     return seconds
+
+
+def new_copy_seconds(sources: Sequence[torch.Tensor]) -> float:
+    """Return the seconds in which each tensor of a GPU is copied into new host memory, which is freed at once."""
+    start = time.perf_counter()
+    for source in sources:
+        source.cpu()  # waits for the copy
+    return round(time.perf_counter() - start, 9)
 
 
 def time_copies(pairs: Sequence[Pair], passes: int) -> list[float]:

@@ -5,6 +5,7 @@ import argparse
 import errno
 import fcntl
 import os
+import platform
 import secrets
 import sys
 import tempfile
@@ -19,8 +20,8 @@ import msgspec
 
 from common import RecordError, SuiteError
 from common.facts import read_facts
-from common.gpus import name_gpus
-from common.origin import read_cpu_model
+from common.gpus import cuda_version, driver_version, name_gpus
+from common.origin import describe_origin
 from common.sizes import EDGES
 
 SCHEMA_VERSION: Literal[10] = 10
@@ -41,7 +42,8 @@ class ScriptRun(msgspec.Struct):
     # One warm copy per edge by one thread, one sample per pass. On GPUs, from the sender's to the reader's.
     memcpy_before_seconds: list[Seconds] = []
     memcpy_after_seconds: list[Seconds] = []
-    # With GPUs: the same copies between them and host memory, by "to host, pinned", "from host, pageable" and so on.
+    # With GPUs: the same copies between them and host memory, by "to host, pinned", "from host, pinned", the same with
+    # "pageable", and "to host, new".
     host_copy_seconds: dict[str, list[Seconds]] = {}
     # As found at run time. False: they got views of memory that another process wrote. None: not seen.
     readers_own_a_copy: bool | None = None
@@ -160,14 +162,23 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[ScriptRun]:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return the machine and the versions on which times depend."""
+    """Return the machine, its boot, and the versions on which times depend, with the commit of this project."""
+    origin = describe_origin()
+    gpus = name_gpus()
     return {
-        "cpu_model": read_cpu_model(),
-        "logical_cpus": len(os.sched_getaffinity(0)),
+        "cpu_model": origin["cpu_model"],
+        "logical_cpus": origin["logical_cpus"],
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        "gpus": name_gpus(),
+        "gpus": gpus,
+        "gpu_driver": driver_version() if gpus else None,
+        "cuda": cuda_version(),
         "versions": {name: version(name) for name in ("ray", "torch", "numpy")},
+        "python": platform.python_version(),
+        "kernel": platform.release(),
         "facts": read_facts(),
+        "boot": origin["boot"],
+        "git_commit": origin["git_commit"],
+        "git_dirty": origin["git_dirty"],
     }
 
 

@@ -46,19 +46,25 @@ def test_models_that_share_one_gpu_are_compared_with_copies_on_it(made):
     assert {device for _, device in made} == {"cuda:0"}
 
 
-def test_copies_to_and_from_the_host_are_of_every_edge_and_of_both_kinds_of_memory(
+def test_copies_to_and_from_the_host_are_of_every_edge_and_of_each_kind_of_memory(
     made, monkeypatch
 ):
     copied, copy = [], torch.Tensor.copy_
+    copied_to_new_memory = []
 
     def note_copy(target, source):
         copied.append(source.nbytes)
         return copy(target, source)
 
     monkeypatch.setattr(torch.Tensor, "copy_", note_copy)
+    monkeypatch.setattr(
+        torch.Tensor, "cpu", lambda source: copied_to_new_memory.append(source.nbytes)
+    )
     seconds = copies.measure_host_copies(SIZES, "cuda", 2, passes=2)
     names = ["to host, pinned", "from host, pinned", "to host, pageable", "from host, pageable"]
-    assert list(seconds) == names and all(len(passes) == 2 for passes in seconds.values())
+    assert list(seconds) == [*names, "to host, new"]
+    assert all(len(passes) == 2 for passes in seconds.values())
+    assert copied_to_new_memory == BYTES * 2
     assert copied == BYTES * 3 * 4  # a pass that does not count, and two, of each
     of_senders = ["cuda:0", "cuda:0", "cuda:0", "cuda:1", "cuda:0"]
     assert [place for _, place in made] == ["pinned", *of_senders, "cpu", *of_senders]
