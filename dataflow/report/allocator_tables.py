@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from dataflow.analysis.fault_price import estimate_price
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import ratio
 from dataflow.plan.environment import VARIABLES, parse_environment
@@ -28,6 +29,7 @@ RETAIN_MEMORY = VARIABLES["retain_memory"]
 ALL_NAMES = frozenset(RETAIN_MEMORY)
 PREFIX = "MALLOC_"  # of all of these names, which tables leave out
 MAX_LONGER = 1.1  # times the mean with all variables: a set of fewer that takes no longer is enough
+MICROSECOND = 1e-6
 PART = 100  # iterations at the beginning and at the end of a long run
 
 
@@ -109,6 +111,14 @@ def format_p95(result: Result) -> str:
     return format_milliseconds(result.p95_seconds)
 
 
+def format_price(result: Result) -> str:
+    """Return how many microseconds one more page fault adds to an iteration; "-" if that is not known well."""
+    price = estimate_price(result.shown_runs)
+    if price is None or not price.is_known:
+        return "-"
+    return format_significant(price.seconds / MICROSECOND)
+
+
 def allocator_columns(group: Group) -> Sequence[Column]:
     """Return the columns of a table of sets of variables."""
     return (
@@ -118,6 +128,7 @@ def allocator_columns(group: Group) -> Sequence[Column]:
         Column("p95 ms", lambda row: format_p95(row.result)),
         Column("times as fast by the mean", format_mean_factor),
         Column("page faults per iteration", lambda row: format_faults(row.result)),
+        Column("µs per page fault", lambda row: format_price(row.result)),
         Column("memory GiB", lambda row: format_memory(row.result)),
         Column("runs", lambda row: str(len(row.result.run_seconds)), 1),
     )
@@ -138,6 +149,9 @@ def describe_needed(group: Group) -> str:
     if everything is None:
         return ""
     sentences = [describe_smallest(sets, everything), *describe_omissions(sets, everything)]
+    nothing = sets.get(frozenset())
+    if nothing:
+        sentences += describe_prices(everything, nothing)
     results = [row.result for row in sets.values()]
     if not all(result.can_be_ranked for result in results):
         sentences.append(f"{explain_no_ranking(results)}: not a ranking.")
@@ -178,6 +192,18 @@ def describe_omissions(
     if not texts:
         return []
     return [f"Compared with all four, an iteration takes {', '.join(texts)}."]
+
+
+def describe_prices(everything: AllocatorRow, nothing: AllocatorRow) -> list[str]:
+    """Return a sentence with what a page fault takes with all variables, and with none; none if that is not known."""
+    prices = [format_price(row.result) for row in (everything, nothing)]
+    if "-" in prices:
+        return []
+    kept, plain = prices
+    return [
+        f"One more page fault makes an iteration {kept} µs longer with all four variables, and {plain} µs with nothing "
+        "set (the slope of the times over the page faults of single iterations)."
+    ]
 
 
 ALLOCATOR = Table(

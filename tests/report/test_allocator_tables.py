@@ -81,6 +81,7 @@ def test_rows_are_ranked_by_the_mean_and_have_names_without_their_prefix():
         "p95 ms": "820",
         "times as fast by the mean": "1",
         "page faults per iteration": "500",
+        "µs per page fault": "-",
         "memory GiB": "3.0",
         "runs": "3",
     }
