@@ -6,7 +6,7 @@
 # make campaign             the configurations that carry an answer, three runs each (an hour); compare with others. On a
 #                           new boot first: python3 -m dataflow predict --campaign, and commit the file
 # make published            five runs of all one-node tables (several hours), into results/run-published
-# make gpu                  the suite gpu (at most seven minutes on one card); PY=python3 uses the machine's own packages
+# make gpu                  the suite gpu (a quarter of an hour at most on one card); PY=python3 uses the machine's own packages
 # make test                 lint, and all tests except slow and long ones; ARGS adds flags of pytest
 # make test-raymeter        the tests of raymeter, which make test runs, too
 # make test-slow            the slow tests, and real programs under raymeter

@@ -25,6 +25,8 @@ from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 CAMPAIGNS = RESULTS / "campaigns"
+# Of machines that differ in more than their speed, such as more cores: no cost is fitted to them.
+OTHER_CAMPAIGNS = RESULTS / "evidence" / "other-campaigns"
 PRESETS: dict[str, Any] = {}
 for _presets in read_files(Path(__file__).with_name("presets.toml")):
     PRESETS |= _presets

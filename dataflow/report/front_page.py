@@ -8,6 +8,7 @@ from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.machine import describe_gpus
 from dataflow.report.campaign_tables import format_boots, format_memory
+from dataflow.report.gpu_tables import ScriptTimes
 from dataflow.report.tables import Section, format_milliseconds, format_range, format_significant
 from dataflow.units import format_bytes
 
@@ -20,8 +21,13 @@ MILLISECOND = 1e-3
 MICROSECOND = 1e-6
 
 
-def build_three_answers(by_name: Mapping[str, Row], stored: CostFile) -> Section:
-    """Return three changes with what an iteration costs after them; an empty section if one was not measured."""
+def build_three_answers(
+    by_name: Mapping[str, Row], stored: CostFile, on_gpus: ScriptTimes | None = None
+) -> Section:
+    """Return three changes with what an iteration costs after them, and what the two scripts took on GPUs.
+
+    The section is empty if one of the changes was not measured.
+    """
     if not by_name.keys() >= {*NAMES}:
         return Section(NAME, "")
     rows = [by_name[name] for name in NAMES]
@@ -36,11 +42,10 @@ def build_three_answers(by_name: Mapping[str, Row], stored: CostFile) -> Section
         f"{format_memory(by_name[SIMPLEST])} GiB.",
         f"3. **Or compile the calls into a graph.** Then an iteration costs {described[GRAPH]}.",
     ]
-    parts = [
-        describe_messages(rows[0], [*costs.values()]),
-        "\n".join(answers),
-        describe_machines(rows, stored),
-    ]
+    machines = describe_machines(rows, stored)
+    if on_gpus:
+        machines += f" {on_gpus.text} More: [GPUs](docs/cluster.md#gpus)."
+    parts = [describe_messages(rows[0], [*costs.values()]), "\n".join(answers), machines]
     return Section(NAME, "", "\n\n".join(parts))
 
 

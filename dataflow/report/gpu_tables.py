@@ -3,16 +3,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from common import demo
+from common.flags import SCRIPTS
 from common.gpus import share_of_gpu
-from dataflow.analysis.result import Result
-from dataflow.catalogue.catalogue import Transport, suites
+from dataflow.analysis.result import Result, group_results
+from dataflow.catalogue.catalogue import BASELINE, Transport, suites
 from dataflow.errors import Skipped
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER
 from dataflow.plan import validate
 from dataflow.plan.command_line import list_members, make_options
+from dataflow.plan.options import RESULTS
 from dataflow.plan.plan import Plan
+from dataflow.records import files
 from dataflow.records.machine import describe_gpus
 from dataflow.report import tables
 from dataflow.report.sections import Group, Table
@@ -26,14 +31,20 @@ from dataflow.report.tables import (
 from dataflow.units import format_bytes
 
 TABLE = "gpu"
+# Records of the two scripts, on one card.
+SCRIPT_RECORDS = RESULTS / "evidence" / "gpu-scripts"
 CARDS = (1, 2, 3, 4, 8)
 PAGE = "[cluster.md](cluster.md#gpus)"
 NOT_MEASURED = "not measured. Nothing has run on a GPU here"
-NOTES = (
+MEMCPY = (
     "x memcpy: the time divided by that of one copy of each message from the GPU of its sender to that of its reader, "
-    "which can be the same one. x host copies: divided by that of one copy of each message into pinned host memory and "
-    "one back. Ray's own paths through the host use pageable memory. Real systems use pinned memory.",
+    "which can be the same one. "
 )
+HOST_COPIES = (
+    "x host copies: the time divided by that of one copy of each message into pinned host memory and one back. Ray's "
+    "own paths through the host use pageable memory. Real systems use pinned memory."
+)
+NOTES = (MEMCPY + HOST_COPIES,)
 
 
 def format_path(result: Result) -> str:
@@ -50,9 +61,10 @@ def gpu_columns(group: Group) -> Sequence[Column]:
     return (
         Column("configuration", lambda result: result.name),
         tables.READERS,
+        Column("page faults", tables.format_faults, 3),
         tables.TIME,
         *tables.TAIL_COLUMNS,
-        Column("95 % interval", tables.format_interval, 3),
+        Column("95 % interval", tables.format_interval, 3, is_optional=True),
         Column("x memcpy", lambda result: format_significant(result.times_memcpy)),
         Column("x host copies", format_host_multiple, 2),
         Column("messages between actors", format_path, is_text=True),
@@ -81,17 +93,24 @@ def answer_gpus(results: Sequence[Result]) -> str:
     sizes = [result.workload.bytes_per_iteration for result in measured]
     shown = [result for result in measured if result.workload.bytes_per_iteration == max(sizes)]
     shown.sort(key=lambda result: result.typical_seconds)
-    times = [
-        f"`{result.name}` {format_milliseconds(result.typical_seconds)} ms" for result in shown
-    ]
+    times = [format_time(result) for result in shown]
     cards = describe_gpus(shown[0].environments[0])
     size = format_bytes(max(sizes))
     return f"**GPUs** ({cards}, {size} per iteration; {PAGE}). {', '.join(times)}."
 
 
+def format_time(result: Result) -> str:
+    """Return the name and the time, and what readers get if it is no copy that they may keep."""
+    text = f"`{result.name}` {format_milliseconds(result.typical_seconds)} ms"
+    group = tables.readers_of(result)
+    if group == tables.COPY_TO_KEEP:
+        return text
+    return f"{text} ({tables.READER_GROUPS[group]})"
+
+
 def gpu_sections(results: Sequence[Result]) -> list[Section]:
     """Return what pages have besides the table of measurements: that there is none, and what cards can measure."""
-    built = [build_cards()]
+    built = [build_cards(), build_scripts(load_script_times())]
     if not any(map(is_measured, results)):
         sentence = (
             f"GPUs: {NOT_MEASURED}, neither NCCL nor CUDA IPC. "
@@ -99,6 +118,63 @@ def gpu_sections(results: Sequence[Result]) -> list[Section]:
         )
         built.append(Section(TABLE, "", sentence))
     return built
+
+
+@dataclass(frozen=True)
+class ScriptTimes:
+    """What the two scripts took on GPUs: the demo's queues, and the fastest compiled graph."""
+
+    queues: Result
+    graph: Result
+
+    @property
+    def text(self) -> str:
+        """Return both times and their factor, beside those of the demo."""
+        cards = ", ".join(self.queues.environments[0]["gpus"])
+        factor = self.queues.typical_seconds / self.graph.typical_seconds
+        demo_factor = demo.QUEUE_SECONDS / demo.GRAPH_SECONDS
+        return (
+            f"On one {cards}, {demo.ITERATIONS} iterations of the demo's queues take {format_hundred(self.queues)} s, "
+            f"and those of a compiled graph {format_hundred(self.graph)} s: {format_significant(factor)} times as fast "
+            f"(the demo, with NCCL on its own GPUs: {demo.QUEUE_SECONDS} and {demo.GRAPH_SECONDS} s, "
+            f"{format_significant(demo_factor)} times)."
+        )
+
+
+def load_script_times(folder: Path = SCRIPT_RECORDS) -> ScriptTimes | None:
+    """Return the times of the two scripts on GPUs; None without records of both."""
+    has_records = any(folder.glob("*.json*"))
+    results = group_results(files.load_all([folder])) if has_records else []
+    queues = [result for result in results if result.name == BASELINE]
+    graphs = [result for result in results if result.configuration.runtime == "graph"]
+    if not queues or not graphs:
+        return None
+    return ScriptTimes(queues[0], min(graphs, key=lambda result: result.typical_seconds))
+
+
+def build_scripts(times: ScriptTimes | None) -> Section:
+    """Return the times of the two scripts on GPUs, beside those of the demo."""
+    if times is None:
+        return Section("gpu-scripts", "")
+    columns = (
+        Column("script", lambda result: f"`{SCRIPTS[result.configuration.runtime]}`"),
+        Column("`--transport`", lambda result: result.configuration.transport, is_text=True),
+        tables.READERS,
+        Column("iterations", lambda result: f"{len(result.seconds)}"),
+        tables.TIME,
+        *tables.TAIL_COLUMNS,
+        Column("x host copies", format_host_multiple),
+    )
+    table = make_table([times.queues, times.graph], columns)
+    note = (
+        f"{demo.ITERATIONS} iterations: {demo.ITERATIONS} times the mean of those that were timed."
+    )
+    return Section("gpu-scripts", "", f"**{times.text}**", table, notes=[note, HOST_COPIES])
+
+
+def format_hundred(result: Result) -> str:
+    """Return the seconds of as many iterations as the demo has."""
+    return format_significant(demo.ITERATIONS * result.typical_seconds)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dataflow.catalogue.catalogue import BASELINE, SIMPLEST, VARIANTS
 from dataflow.cluster.costs import load_forecast
 from dataflow.errors import RecordError
 from dataflow.plan.command_line import describe_flags
-from dataflow.plan.options import CAMPAIGNS, RESULTS
+from dataflow.plan.options import CAMPAIGNS, OTHER_CAMPAIGNS, RESULTS
 from dataflow.records import files
 from dataflow.report.answers import build_answers
 from dataflow.report.campaign_tables import (
@@ -33,7 +33,7 @@ from dataflow.report.campaign_tables import (
 from dataflow.report.cluster_chart import fan_in_section
 from dataflow.report.cluster_forecast import forecast_sections
 from dataflow.report.front_page import build_three_answers
-from dataflow.report.gpu_tables import gpu_sections
+from dataflow.report.gpu_tables import gpu_sections, load_script_times
 from dataflow.report.machine_columns import (
     boots_of_rows,
     divide_means,
@@ -43,6 +43,7 @@ from dataflow.report.machine_columns import (
 )
 from dataflow.report.outcome_tables import check_section, outcome_sections
 from dataflow.report.prediction_chart import prediction_section
+from dataflow.report.price_tables import build_prices
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import Column, Section, format_range, make_table
@@ -83,8 +84,9 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         built += [
-            build_three_answers(headline, load_costs()),
+            build_three_answers(headline, load_costs(), load_script_times()),
             build_claim(headline),
+            build_prices(headline, load_costs()),
             build_demo(headline),
             *build_answers(results, [*headline.values()]),
             build_systems(headline),
@@ -96,8 +98,9 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
 def build_outcomes() -> list[Section]:
     """Return how near predictions came: those that were kept before a campaign, and those from other machines."""
     campaigns = load_campaigns(CAMPAIGNS) if CAMPAIGNS.exists() else {}
+    others = load_campaigns(OTHER_CAMPAIGNS) if OTHER_CAMPAIGNS.exists() else {}
     kept = load_predictions()
-    outcomes = [find_outcomes(file, campaigns) for file in kept]
+    outcomes = [find_outcomes(file, {**campaigns, **others}) for file in kept]
     chart = prediction_section(predict_left_out(campaigns), kept, outcomes)
     return [chart, *outcome_sections(kept, outcomes), check_section(load_checks())]
 

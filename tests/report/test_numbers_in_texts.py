@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
+from dataflow.analysis.fault_price import estimate_price
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.stages import attribute_to_causes, fault_seconds, iteration_seconds
 from dataflow.records import files
@@ -115,6 +116,36 @@ def count_faults(run: Run) -> int:
 def faults_per_iteration(name: str) -> list[float]:
     """Return the page faults per iteration of each run of all campaigns."""
     return sorted(count_faults(run) / len(run.seconds) for run in runs_of(name))
+
+
+@says(
+    "docs/cluster.md",
+    "`graph shm` takes {} ms instead of {} ms, with {} page faults per iteration instead of {} (one run each)",
+)
+def gpus_with_kept_memory():
+    kept, new = (find("published/gpu", f"graph shm{flag}") for flag in (KEPT, ""))
+    assert len(kept.run_seconds) == len(new.run_seconds) == 1
+    faults = [result.faults_per_iteration for result in (kept, new)]
+    return by_mean(kept), by_mean(new), *faults
+
+
+@says("docs/cluster.md", "But those of the driver, {} of {} MiB, still go through the host")
+def bytes_of_the_driver_on_gpus():
+    workload = find("published/gpu", "graph cuda-ipc").workload
+    of_driver = [edge.bytes for edge in workload.edges if "driver" in (edge.source, edge.reader)]
+    return sum(of_driver) / MIB, workload.bytes_per_iteration / MIB
+
+
+@says(
+    "docs/cluster.md",
+    "`graph cuda-ipc` takes {} ms with {} page faults, although all copies on the card take {} ms. `rdt cuda-ipc` "
+    "sends those of the driver on the card, too, and its readers get views: {} ms.",
+)
+def messages_on_one_card():
+    graph, rdt = (find("published/gpu", f"{runtime} cuda-ipc") for runtime in ("graph", "rdt"))
+    copies = [seconds for run in graph.shown_runs for seconds in run.memcpy_before_seconds]
+    faults = graph.faults_per_iteration
+    return by_mean(graph), faults, median(copies) * 1e3, by_mean(rdt)
 
 
 @says("docs/rdt.md", "(`peers nixl-read-thread`), they took {} ms.")
@@ -235,6 +266,35 @@ def prices_of_copies():
             by_boot_and_commit[campaign] += map(fault_seconds, result.shown_runs)
     prices = [median(seconds) * 1e6 for seconds in by_boot_and_commit.values()]
     return min(prices), max(prices)
+
+
+@says(
+    "docs/page-faults.md",
+    "one more of them made an iteration {} µs longer, and without the variables {} µs",
+)
+def slopes_over_page_faults():
+    slopes = []
+    for flags in ({"retain_memory": True}, {}):
+        price = estimate_price(find_with_flags("published/allocator", flags).shown_runs)
+        assert price is not None and price.is_known
+        slopes.append(price.seconds * 1e6)
+    return slopes
+
+
+@says("docs/page-faults.md", "A page fault of the cold copies took {} to {} µs there.")
+def prices_of_cold_copies_beside_them():
+    runs = [
+        *find_with_flags("published/allocator", {}).shown_runs,
+        *find_with_flags("published/allocator", {"retain_memory": True}).shown_runs,
+    ]
+    prices = [fault_seconds(run) * 1e6 for run in runs]
+    return min(prices), max(prices)
+
+
+def find_with_flags(folder: str, flags: dict[str, bool]) -> Result:
+    """Return the result whose configuration has these flags and no others."""
+    (result,) = [item for item in load_table(folder) if item.configuration.flags == flags]
+    return result
 
 
 def price_of_slow_iterations(run: Run) -> float:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Show what keeping freed memory gains as a function of what a page fault takes (docs/page-faults.md).
+
+Gains of the machines of the campaigns are measured. Those of other prices are predicted with the costs that were fitted
+to these machines (cost_model.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from dataflow.analysis.campaigns import Row
+from dataflow.analysis.cost_model import MachineCosts
+from dataflow.analysis.stored_costs import CostFile, StoredCost
+from dataflow.report.machine_columns import NAME_LENGTH, divide_means
+from dataflow.report.tables import Column, Section, format_significant, make_table
+
+NAME = "fault-price"
+TABLE = "headline"
+KEPT = " --retain-memory"
+COMPARED = ("store driver-queue", "store refs", "graph shm")
+PRICES = (0.1e-6, 0.25e-6, 0.5e-6, 1e-6, 2e-6, 4e-6, 8e-6)  # seconds of a page fault
+GB = 1e9
+MICROSECOND = 1e-6
+
+
+@dataclass(frozen=True)
+class PricedGains:
+    """How many times as fast configurations are if memory is kept, where a page fault takes so many seconds."""
+
+    place: str
+    fault_seconds: float
+    gains: Mapping[str, float]  # by the name without kept memory
+
+
+def build_prices(by_name: Mapping[str, Row], stored: CostFile) -> Section:
+    """Return the measured gains of each machine, and the predicted ones of other prices, the lowest price first.
+
+    The section is empty if a configuration was not measured, or has no costs.
+    """
+    costs = {cost.configuration: cost for cost in stored.costs if cost.table == TABLE}
+    needed = {*COMPARED, *(name + KEPT for name in COMPARED)}
+    if not (by_name.keys() >= needed and costs.keys() >= needed):
+        return Section(NAME, "")
+    byte_seconds = geometric_mean(machine.byte_seconds for machine in stored.machines)
+    rows = [*measured_gains(by_name, stored), *predicted_gains(costs, byte_seconds)]
+    rows.sort(key=lambda row: row.fault_seconds)
+    columns = [
+        Column(
+            "µs per page fault", lambda row: format_significant(row.fault_seconds / MICROSECOND)
+        ),
+        Column("where", lambda row: row.place, is_text=True),
+        *map(column_of, COMPARED),
+    ]
+    lowest = min(machine.fault_seconds for machine in stored.machines) / MICROSECOND
+    note = (
+        "How many times as fast each configuration is with the four variables, by the means. Predicted: for a machine "
+        f"whose cores copy {format_significant(1 / byte_seconds / GB)} GB/s together, as those of the campaigns do on "
+        "average, with the page faults that were counted there. No campaign had page faults of less than "
+        f"{format_significant(lowest)} µs."
+    )
+    return Section(NAME, "", "", make_table(rows, columns), notes=[note])
+
+
+def column_of(name: str) -> Column:
+    def cell(row: PricedGains) -> str:
+        gain = row.gains.get(name)
+        return "-" if gain is None else format_significant(gain)
+
+    return Column(f"`{name}`", cell)
+
+
+def measured_gains(by_name: Mapping[str, Row], stored: CostFile) -> list[PricedGains]:
+    """Return what the campaigns of each machine have measured."""
+    gains = {name: divide_means(by_name[name + KEPT], by_name[name]) for name in COMPARED}
+    rows = []
+    for machine in stored.machines:
+        of_machine = {}
+        for name, by_boot in gains.items():
+            if machine.boot in by_boot:
+                of_machine[name] = by_boot[machine.boot]
+        place = f"measured on {machine.boot[:NAME_LENGTH]}"
+        rows.append(PricedGains(place, machine.fault_seconds, of_machine))
+    return rows
+
+
+def predicted_gains(costs: Mapping[str, StoredCost], byte_seconds: float) -> list[PricedGains]:
+    """Return what the costs predict for each of PRICES."""
+    rows = []
+    for price in PRICES:
+        gains = {}
+        for name in COMPARED:
+            plain = seconds_of(costs[name], byte_seconds, price)
+            gains[name] = plain / seconds_of(costs[name + KEPT], byte_seconds, price)
+        rows.append(PricedGains("predicted", price, gains))
+    return rows
+
+
+def seconds_of(cost: StoredCost, byte_seconds: float, fault_seconds: float) -> float:
+    size = cost.iteration_bytes
+    machine = MachineCosts("", size * byte_seconds, fault_seconds)
+    return cost.seconds_on(machine, size)
