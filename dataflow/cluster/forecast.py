@@ -84,14 +84,18 @@ class Sizes:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.cases: dict[int | None, tuple[Case, Flow]] = {}
+        self.points: dict[tuple[str, int | None], Point] = {}
 
     def simulate(self, way: WayCost, rollouts: int | None) -> Point:
         """Return the iteration of one way with so many rollouts."""
         if rollouts not in self.cases:
             resized = self.case.resize(rollouts)
             self.cases[rollouts] = (resized, resized.scaled_flow())
-        case, flow = self.cases[rollouts]
-        return simulate_case(case, flow, way)
+        key = way.configuration, rollouts
+        if key not in self.points:
+            case, flow = self.cases[rollouts]
+            self.points[key] = simulate_case(case, flow, way)
+        return self.points[key]
 
 
 def forecast(case: Case, ways: Sequence[WayCost]) -> list[Forecast]:
