@@ -20,7 +20,7 @@ from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.machine import describe_gpus
 from dataflow.report import tables
-from dataflow.report.sections import Group, Table
+from dataflow.report.sections import Group, Table, title_of
 from dataflow.report.tables import (
     Column,
     Section,
@@ -61,7 +61,7 @@ def gpu_columns(group: Group) -> Sequence[Column]:
     return (
         Column("configuration", lambda result: result.name),
         tables.READERS,
-        Column("page faults", tables.format_faults, 3),
+        Column("page faults", tables.format_faults, 1),
         tables.TIME,
         *tables.TAIL_COLUMNS,
         Column("95 % interval", tables.format_interval, 3, is_optional=True),
@@ -76,7 +76,11 @@ def format_host_multiple(result: Result) -> str:
     return format_significant(result.multiple_of(result.host_copy_seconds))
 
 
-GPU = Table(TABLE, gpu_columns, notes=lambda group: NOTES)
+def title_on_gpus(result: Result) -> str:
+    return f"{title_of(result)}, tensors on GPUs"
+
+
+GPU = Table(TABLE, gpu_columns, title=title_on_gpus, notes=lambda group: NOTES)
 
 
 def is_measured(result: Result) -> bool:
