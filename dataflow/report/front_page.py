@@ -42,10 +42,10 @@ def build_three_answers(
         f"{format_memory(by_name[SIMPLEST])} GiB.",
         f"3. **Or compile the calls into a graph.** Then an iteration costs {described[GRAPH]}.",
     ]
-    machines = describe_machines(rows, stored)
+    messages = describe_messages(rows[0], [*costs.values()])
+    parts = [messages, "\n".join(answers), describe_machines(rows, stored)]
     if on_gpus:
-        machines += f" {on_gpus.text} More: [GPUs](docs/cluster.md#gpus)."
-    parts = [describe_messages(rows[0], [*costs.values()]), "\n".join(answers), machines]
+        parts.append(f"**On a GPU:** {on_gpus.text} More is [here](docs/cluster.md#gpus).")
     return Section(NAME, "", "\n\n".join(parts))
 
 

@@ -162,7 +162,7 @@ def build_scripts(times: ScriptTimes | None) -> Section:
         return Section("gpu-scripts", "")
     columns = (
         Column("script", lambda result: f"`{SCRIPTS[result.configuration.runtime]}`"),
-        Column("`--transport`", lambda result: result.configuration.transport, is_text=True),
+        Column("transport", lambda result: result.configuration.transport, is_text=True),
         tables.READERS,
         Column("iterations", lambda result: f"{len(result.seconds)}"),
         tables.TIME,
