@@ -23,7 +23,7 @@ from dataflow.errors import RecordError
 from dataflow.records import files
 
 MIN_BOOTS = 3  # for an interval
-ENOUGH_BOOTS = 5  # with fewer, pages have the number of boots beside each interval
+ENOUGH_BOOTS = 5  # with fewer, `dataflow compare` has the number of boots beside each interval
 Campaigns = Mapping[str, Sequence[Result]]  # by the name of the folder, the oldest first
 ByCampaign = dict[str, Result]
 

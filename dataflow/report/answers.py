@@ -29,11 +29,12 @@ OTHER_READERS = {
 def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> list[Section]:
     """Return the table of one node with copies to keep, and the list of the other answers."""
     on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
+    boots = boots_of_rows(on_ray)
     answers = []
     for readers, reason in OTHER_READERS.items():
         rows = [row for row in on_ray if tables.readers_of(row.newest) == readers]
         if rows:
-            answers.append(answer_other_readers(readers, rows, reason))
+            answers.append(answer_other_readers(readers, rows, reason, len(boots)))
     for readers in (tables.COPY_TO_KEEP, tables.REUSED_BUFFER):
         on_several_nodes = []
         for result in results:
@@ -85,12 +86,18 @@ def count_failures(row: Row) -> str:
     return f"{failed} of {count}" if failed else NO_FAILURE
 
 
-def answer_other_readers(readers: str, rows: Sequence[Row], reason: str) -> str:
-    """Return the mean times of configurations of one group, by machine, and how many runs failed."""
+def answer_other_readers(readers: str, rows: Sequence[Row], reason: str, machines: int) -> str:
+    """Return the mean times of configurations of one group, by machine, and how many runs failed.
+
+    machines: of all answers. A configuration that fewer have measured says how many have.
+    """
     times = []
     boots = boots_of_rows(rows)
     for row in rows:
         text = f"`{row.newest.name}` takes {list_means(row, boots)} ms"
+        measured = len(row.boots)
+        if measured < machines:
+            text += " (one machine)" if measured == 1 else f" ({measured} machines)"
         failures = count_failures(row)
         if failures != NO_FAILURE:
             text += f" (failed runs: {failures})"

@@ -71,8 +71,8 @@ def describe_messages(row: Row, costs: Sequence[StoredCost]) -> str:
     machines = min(cost.machines for cost in costs)
     error = 100 * max(cost.error for cost in costs)
     return (
-        f"{text} Its time depends on the machine. Its cost in copies of all these bytes, and in page faults, explains "
-        f"the times on each of our {machines} machines within {error:.0f} % (rms):"
+        f"{text} Its time depends on the machine. Computed from copies of all these bytes and from page faults, it "
+        f"misses the times on our {machines} machines by {error:.0f} % (rms) or less:"
     )
 
 

@@ -9,6 +9,7 @@ from math import log
 from dataflow.analysis.kept_predictions import PredictionFile
 from dataflow.analysis.left_out import LeftOutTime
 from dataflow.analysis.outcomes import PredictedTime, rms_error
+from dataflow.report.outcome_tables import format_factor
 from dataflow.report.scatter_charts import ScatterChart, ScatterGroup
 from dataflow.report.tables import Section
 
@@ -90,16 +91,17 @@ def points_of_files(
 
 
 def describe_points(name: str, points: Sequence[PredictedPoint]) -> str:
-    """Return the rms error, how many points are within the tolerance, and which one is farthest from it."""
+    """Return the rms of the logarithms as a factor, how many points are within the tolerance, and the farthest one."""
     pairs = [(point.predicted_seconds, point.measured_seconds) for point in points]
     near = [point for point in points if abs(point.error) <= TOLERANCE]
     machines = {point.machine for point in points}
     count = "one machine" if len(machines) == 1 else f"{len(machines)} machines"
     farthest = max(points, key=lambda point: point.distance)
     place = f"{farthest.configuration} on {farthest.machine[:NAME_LENGTH]}"
+    error = format_factor(1 + rms_error(pairs))
     return (
-        f"{name.capitalize()}: {100 * rms_error(pairs):.0f} % rms; {len(near)} of {len(points)} times on {count} "
-        f"are predicted within {100 * TOLERANCE:.0f} %. The largest error is {100 * farthest.error:+.0f} % ({place})."
+        f"{name.capitalize()}: factor {error} (rms of the logarithms); {len(near)} of {len(points)} times on "
+        f"{count} are predicted within {100 * TOLERANCE:.0f} %. The largest error is {100 * farthest.error:+.0f} % ({place})."
     )
 
 

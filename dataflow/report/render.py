@@ -97,8 +97,11 @@ def to_markdown(built: Sequence[Section]) -> str:
     parts = []
     for section in built:
         title = f"**{section.title}.** " if section.title else ""
+        sentence = section.sentence
+        if section.page_sentence is not None:
+            sentence = section.page_sentence
         table = to_markdown_table(section.table) if section.table else ""
-        parts += [(title + section.sentence).strip(), table, "  \n".join(section.notes)]
+        parts += [(title + sentence).strip(), table, "  \n".join(section.notes)]
     return "\n\n".join(filter(None, parts))
 
 

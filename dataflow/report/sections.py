@@ -22,6 +22,7 @@ from dataflow.study import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
 MAX_PAGE_ROWS = 12  # of a table on a page
+OF_PAGE_ROWS = "Only the rows of this table are compared."
 # A flow with a table of its own, which no page shows: docs/cluster.md has its chart.
 FAN_IN = "fan-in"
 MeasuredKey = tuple[Workload, Configuration]
@@ -131,6 +132,8 @@ class Table:
     is_kept: Callable[[Result], bool] = is_baseline
     # Whether pages have a row. They leave out those of which they have a newer measurement; report.html has all.
     is_on_page: Callable[[Group, Any], bool] = lambda group, row: True
+    # Whether the sentence says which row is the fastest. That of a page then compares only the rows that the page has.
+    has_ranking: bool = False
 
 
 @cache
@@ -228,13 +231,31 @@ def build_part(part: Table, group: Group, last_notes: Sequence[str]) -> Section 
             if result.status in UNCOUNTED and result not in rows:
                 rows.append(result)
     cells = None
+    sentence = part.sentence(group)
+    page_sentence = sentence
     if columns:
         cells = make_table(rows, columns)
         page_rows = choose_page_rows(part, group, rows)
         cells = replace(cells, page_rows=page_rows)
+        if part.has_ranking and page_rows is not None:
+            shown = [rows[position] for position in page_rows]
+            page_sentence = describe_page_rows(part, group, shown, sentence)
     title = part.title(group.done[0])
     notes = [*part.notes(group), *last_notes]
-    return Section(part.name, title, part.sentence(group), cells, part.chart(group), notes)
+    chart = part.chart(group)
+    return Section(part.name, title, sentence, cells, chart, notes, page_sentence=page_sentence)
+
+
+def describe_page_rows(part: Table, group: Group, shown: Sequence[Result], sentence: str) -> str:
+    """Return what is said of the rows of a page, without a name of a row that it leaves out; "" if none has a time.
+
+    If it is something else than the sentence of all rows, it begins with OF_PAGE_ROWS.
+    """
+    of_page = Group(shown, group.report, group.in_campaigns)
+    if not of_page.done:
+        return ""
+    page_sentence = part.sentence(of_page)
+    return sentence if page_sentence == sentence else f"{OF_PAGE_ROWS} {page_sentence}"
 
 
 def choose_page_rows(part: Table, group: Group, rows: Sequence[Any]) -> list[int] | None:

@@ -47,7 +47,7 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
     return (
         Column("configuration", label_without_layout),
         Column(
-            "mean ms per iteration",
+            "mean of the middle half, ms",
             lambda r: format_milliseconds(fmean(map(iteration_seconds, r.shown_runs))),
         ),
         *(Column(name, partial(format_part, name=name)) for name in names),
@@ -64,7 +64,7 @@ def describe_method(group: Group) -> Sequence[str]:
         faults += [stages.fault_seconds(run) * 1e6 for run in result.shown_runs]
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
     return (
-        "Mean of the middle half of the iterations of each run, then of the runs (docs/results.md).",
+        "All times: mean of the middle half of the iterations of each run, then of the runs (docs/results.md).",
         f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
         "Each run measures this time: (cold copy - warm copy) / page faults of the cold copy.",
         f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and to nearly 100 % for the others.",
@@ -90,7 +90,10 @@ def draw_causes(group: Group) -> Chart | None:
         {"": bars},
         "milliseconds per iteration",
         memcpy_lines(shown),
-        ("Means of traced iterations (docs/results.md).", *provenance(group.done)),
+        (
+            "Means of the middle half of traced iterations (docs/results.md).",
+            *provenance(group.done),
+        ),
         stages.CAUSES,
     )
 

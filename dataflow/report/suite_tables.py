@@ -101,6 +101,7 @@ CONFIGURATIONS = Table(
     configuration_columns,
     lambda group: tables.order_by_readers(group.results),
     sentence=lambda group: describe_fastest(group.results),
+    has_ranking=True,
     chart=draw_configurations,
 )
 

@@ -76,6 +76,7 @@ class Section:
     table: TextTable | None = None
     chart: Any = None  # of charts.py; this module does not import matplotlib
     notes: Sequence[str] = ()
+    page_sentence: str | None = None  # of a page, which may leave out rows; None: `sentence`
 
 
 def format_cell(column: Column, item: Any) -> str:

@@ -13,7 +13,7 @@ from published_tables import GENERATED, tables_of_page
 from dataflow.analysis.result import Result, group_results
 from dataflow.errors import RecordError
 from dataflow.records.schema import ProcessCost
-from dataflow.report import pages
+from dataflow.report import pages, render
 from dataflow.report.factor_chart import draw_factors
 from dataflow.report.pages import build_claim, build_systems, load_rows
 from dataflow.report.sections import measured_key, sections
@@ -153,6 +153,32 @@ def test_a_page_does_not_give_a_factor_again_that_campaigns_have(headline):
     peers.append(make_record("gloo", [0.2], runtime="torch", table="peers"))
     (section,) = sections(group_results(peers), in_campaigns | {measured_key(Result([peers[-1]]))})
     assert [row[-1] for row in section.table.cells] == ["1", "see campaigns", "-"]
+
+
+def test_the_sentence_above_a_table_of_a_page_names_only_rows_of_it(headline):
+    in_campaigns = {measured_key(row.newest) for row in headline}
+    times = {"driver-queue": 3.0, "bytes": 2.0, "numpy": 2.5}
+    records = []
+    for name, seconds in times.items():
+        records.append(make_record(name, [seconds], [1.01 * seconds], [0.99 * seconds]))
+    records.append(make_record("shm", [0.3], [0.31], [0.29], runtime="graph"))
+    (section,) = sections(group_results(records), in_campaigns)
+    assert "`graph shm` is the fastest" in section.sentence  # of report.html, which has all rows
+    first, *_ = render.to_markdown([section]).splitlines()
+    assert "** Only the rows of this table are compared. If readers" in first
+    assert re.findall("`(.*?)`", first) == ["store bytes"]
+    assert "store bytes" in names_on_page(section, 0)
+    (section,) = sections(group_results(records))
+    first, *_ = render.to_markdown([section]).splitlines()
+    assert first == f"**{section.title}.** {section.sentence}"
+
+
+def test_a_page_that_has_no_row_with_a_time_says_nothing_of_the_fastest(headline):
+    in_campaigns = {measured_key(row.newest) for row in headline}
+    records = [make_record("shm", [0.3], [0.31], [0.29], runtime="graph")]
+    (section,) = sections(group_results(records), in_campaigns)
+    first, *_ = render.to_markdown([section]).splitlines()
+    assert first == f"**{section.title}.**"
 
 
 def test_no_chart_has_a_factor_that_its_table_leaves_to_the_campaigns(headline):

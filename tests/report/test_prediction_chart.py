@@ -61,7 +61,7 @@ def test_each_configuration_and_machine_has_a_point_of_its_kind():
 def test_the_text_has_the_error_the_farthest_point_and_what_is_not_predicted():
     section = prediction_section(LEFT_OUT_TIMES, [], [])
     assert section.sentence.startswith(
-        "The machine was left out of the fit: 50 % rms; 2 of 3 times on 2 machines "
+        "The machine was left out of the fit: factor 1.5 (rms of the logarithms); 2 of 3 times on 2 machines "
     )
     assert "The largest error is -50 % (store refs on bbbb)." in section.sentence
     assert "Not predicted: 1 times (rdt gloo)" in section.sentence

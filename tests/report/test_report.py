@@ -105,7 +105,7 @@ def marks(name, body):
 
 @pytest.mark.study("chatlearn")  # the records of the agreement have its transport
 def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tmp_path):
-    readme, copies = tmp_path / "README.md", write("a.json", "shm", [0.5], runtime="graph")
+    readme, copies = tmp_path / "README.md", write("a.json", "bytes", [0.5], runtime="graph")
     in_flight = marks("in-flight", "\nold\n")  # there are no such records
     readme.write_text(f"before\n{marks('results', 'old')}\n{in_flight}\nafter")
     assert (
@@ -114,7 +114,7 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
     )
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith(f"\n{in_flight}\nafter")
-    assert "Lowest time: `graph shm`, 500 ms" in text
+    assert "Lowest time: `graph bytes`, 500 ms" in text
     readme.write_text("<!-- end of results -->")
     with pytest.raises(RecordError, match="write each of these marks once"):
         report.main([copies, "--publish", str(tmp_path)])

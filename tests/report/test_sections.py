@@ -210,7 +210,10 @@ def test_the_chart_of_causes_has_the_traced_times():
         make_record(transport, run, table="stages", traced=True)
         for transport in ("driver-queue", "bytes")
     ]
-    _, by_cause = build(*traced)[-2:]
+    by_stage, by_cause = build(*traced)[-2:]
+    for section in (by_stage, by_cause):
+        assert section.table.headers[:2] == ["configuration", "mean of the middle half, ms"]
+    assert by_cause.chart.caption[0].startswith("Means of the middle half of traced iterations")
     (bar,) = by_cause.chart.panels[""]
     assert (bar.name, bar.label) == ("store driver-queue", "1,000 ms")
     assert (

@@ -358,6 +358,22 @@ def test_the_answers_name_the_failed_runs_of_copies_and_views_with_the_boots(tmp
     assert "`graph zero-copy` takes 50, 50, 50 ms (failed runs: 1 of 10). No reader" in others
 
 
+@pytest.mark.study("chatlearn")
+def test_the_answers_say_of_how_many_machines_a_time_is_if_others_are_of_more(tmp_path):
+    view = {"readers_own_a_copy": False}
+    times = [("store driver-queue", {}, 2.0), ("graph shm", {}, 0.25)]
+    times.append(("graph zero-copy", {}, 0.05, view))
+    kept = ("graph nixl-read", {"keep": True}, 0.13)
+    reused = ("graph nixl-read", {}, 0.12)
+    for boot, others in (("a", []), ("b", [reused]), ("c", [reused, kept])):
+        environment = {"clock_code": "a", "boot": boot, "versions": VERSIONS}
+        write_campaign(tmp_path / boot, *times, *others, environment=environment)
+    text = build_pages(campaigns=tmp_path)["answers"]
+    assert "`graph nixl-read --keep` takes 130 ms (one machine). The times have" in text
+    assert "`graph nixl-read` takes 120, 120 ms (2 machines). The next" in text
+    assert "`graph zero-copy` takes 50, 50, 50 ms. No reader" in text
+
+
 def test_the_scripts_are_divided_by_the_suite_configuration_by_configuration(tmp_path):
     for side, seconds in (("suite", 1.0), ("scripts", 2.0)):
         for transport in ("refs", "driver-queue"):

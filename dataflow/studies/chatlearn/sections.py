@@ -49,7 +49,7 @@ def episode_columns(group: Group) -> Sequence[Column]:
 
     A packed message has as many bytes as one flat tensor, so its row also has the time of the flat tensor with the same
     configuration. Factors are relative to the first result of queues with messages as sent, without --sink. What the
-    group does not have is a dash.
+    group does not have is a dash, and so is a factor of rows with different numbers of iterations in flight.
     """
     queues = [
         r
@@ -65,6 +65,11 @@ def episode_columns(group: Group) -> Sequence[Column]:
         other = flat.get(result.configuration) if result.workload.message == "packed" else None
         return format_milliseconds(other.typical_seconds if other else None)
 
+    def format_factor(result: Result) -> str:
+        if baseline and result.in_flight != baseline.in_flight:
+            return "-"
+        return format_times_as_fast(result, baseline)
+
     return (
         Column("configuration", tables.short_label),
         Column("in flight", lambda r: str(r.in_flight)),
@@ -76,11 +81,7 @@ def episode_columns(group: Group) -> Sequence[Column]:
         tables.READERS,
         Column("x memcpy", lambda r: format_significant(r.times_memcpy), 2),
         tables.OVERHEAD,
-        Column(
-            "times as fast as ref-queue as sent",
-            lambda r: format_times_as_fast(r, baseline),
-            is_optional=True,
-        ),
+        Column("times as fast as ref-queue as sent", format_factor, is_optional=True),
     )
 
 

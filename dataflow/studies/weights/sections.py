@@ -130,6 +130,7 @@ def update_table(name: str) -> Table:
         name,
         columns=lambda group: UPDATE_COLUMNS,
         sentence=describe_readers,
+        has_ranking=True,
         chart=draw_updates,
         group_by=by_sizes(*SENDER_SIZES),
     )

@@ -187,3 +187,17 @@ def test_the_chart_of_episodes_has_no_factor_because_its_table_divides_by_anothe
     assert section.chart.title.startswith("Time per iteration: online DPO, ")
     header = "times as fast as ref-queue as sent"
     assert header in section.table.headers
+
+
+def test_no_factor_of_episodes_is_of_rows_with_other_numbers_of_iterations_in_flight():
+    records = []
+    for name, seconds, in_flight in (("ref-queue", 1.0, 8), ("refs", 0.5, 8), ("numpy", 0.1, 4)):
+        runs = [[seconds * noise] * 8 for noise in (1, 1.01, 0.99)]
+        fields = {"table": "chatlearn", "message": "fields", "batch_size": 8}
+        fields["flags"] = {"check_every": 8, "in_flight": in_flight}
+        records.append(make_record(name, *runs, as_sent=name == "ref-queue", **fields))
+    rows = rows_of(records, "episodes")
+    factors = {row["configuration"]: row["times as fast as ref-queue as sent"] for row in rows}
+    assert factors["store ref-queue as sent"] == "1"
+    assert factors["store refs"].startswith("2 (")
+    assert factors["store numpy"] == "-"
