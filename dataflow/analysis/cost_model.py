@@ -7,11 +7,15 @@ A: the seconds in which all cores copy the bytes of an iteration once. F: the se
 on any machine (`dataflow machine`). Page faults are counted. Copies, and sometimes a fixed time, are fitted
 to the times on several machines. So the pair (copies, page faults) belongs to a configuration and not to a machine.
 Small messages take a fixed time, because their bytes hardly matter.
+
+Some configurations copy with one thread at a time, whatever the number of cores. So copies are also fitted with the
+seconds in which one thread copies the bytes. They are kept beside the others where they predict machines better that
+are left out one by one. Pages show copies by all cores.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import exp, inf, log, sqrt
 from statistics import fmean, geometric_mean
 
@@ -26,11 +30,12 @@ SMALL_BYTES = 2**20  # of an iteration, below which its time is fixed
 
 @dataclass(frozen=True)
 class MachineCosts:
-    """What one copy of an iteration's bytes by all cores takes on a machine, and what a page fault takes."""
+    """What one copy of an iteration's bytes takes on a machine, and what a page fault takes."""
 
     machine: str  # a name that differs between machines
-    copy_seconds: float
+    copy_seconds: float  # by all cores
     fault_seconds: float
+    thread_copy_seconds: float | None = None  # by one thread; None: it is not known
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class Cost:
     error: float  # rms over machines of log(predicted / measured)
     machines: int
     numbers: int  # that were fitted
+    # By one thread, without a fixed time; None: copies by all cores predict left-out machines better.
+    thread_copies: float | None = None
 
     @property
     def is_explained(self) -> bool:
@@ -106,6 +113,7 @@ def fit(observations: Sequence[Observation], iteration_bytes: int) -> Cost | Non
     """Return the cost that explains the times of a configuration best; None for fewer than MIN_MACHINES.
 
     Copies have a fixed time beside them only if that predicts machines clearly better that are left out one by one.
+    Without it, they are also fitted by one thread.
     """
     known = by_machine(observations)
     if len(known) < MIN_MACHINES:
@@ -115,8 +123,30 @@ def fit(observations: Sequence[Observation], iteration_bytes: int) -> Cost | Non
     if len(known) < MIN_MACHINES_BOTH:
         return fit_numbers(COPIES, known)
     error = error_of_left_out(COPIES, known)
-    has_both = error_of_left_out(BOTH, known) < BETTER * error
-    return fit_numbers(BOTH if has_both else COPIES, known)
+    if error_of_left_out(BOTH, known) < BETTER * error:
+        return fit_numbers(BOTH, known)
+    cost = fit_numbers(COPIES, known)
+    return replace(cost, thread_copies=fit_thread_copies(known, error))
+
+
+def fit_thread_copies(known: Sequence[Observation], error: float) -> float | None:
+    """Return the copies by one thread; None if they predict left-out machines no better than with this error."""
+    by_thread = price_by_thread(known)
+    if not by_thread or error_of_left_out(COPIES, by_thread) >= error:
+        return None
+    return fit_numbers(COPIES, by_thread).copies
+
+
+def price_by_thread(known: Sequence[Observation]) -> list[Observation]:
+    """Return the observations with the seconds of a copy by one thread; [] if a machine has not measured that."""
+    priced = []
+    for item in known:
+        seconds = item.costs.thread_copy_seconds
+        if seconds is None:
+            return []
+        costs = replace(item.costs, copy_seconds=seconds)
+        priced.append(replace(item, costs=costs))
+    return priced
 
 
 def by_machine(observations: Sequence[Observation]) -> list[Observation]:
@@ -133,10 +163,17 @@ def mean_of(observations: Sequence[Observation]) -> Observation:
         observations[0].costs.machine,
         geometric_mean(item.costs.copy_seconds for item in observations),
         geometric_mean(item.costs.fault_seconds for item in observations),
+        mean_of_known(item.costs.thread_copy_seconds for item in observations),
     )
     seconds = geometric_mean(item.seconds for item in observations)
     faults = fmean(item.faults for item in observations)
     return Observation(costs, seconds, faults)
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Return the geometric mean without the values that are None; None if no other is left."""
+    known = [value for value in values if value is not None]
+    return geometric_mean(known) if known else None
 
 
 def fit_numbers(form: FittedNumbers, known: Sequence[Observation]) -> Cost:

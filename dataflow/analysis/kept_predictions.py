@@ -53,8 +53,9 @@ def predict_campaign(machine: MachineSamples, stored: CostFile) -> list[KeptPred
 def predict_as_fitted(machine: MachineSamples, cost: StoredCost, stored: CostFile) -> Prediction:
     """Return the prediction for the messages to which a cost was fitted.
 
-    As many threads copy at the same time as on the machines of the campaigns: how many actors the flow has is not
-    stored. With more cores, the interval is wider, as for each prediction.
+    As many actors work at the same time as the machines of the campaigns have cores: how many the flow has is not
+    stored. With more cores, the interval is wider, as for each prediction, and configurations that copy with one thread
+    at a time are predicted by one.
     """
     speed: MachineSpeed = speed_of_samples(machine, "this machine", cost.iteration_bytes)
     volume = FlowVolume(cost.flow, cost.iteration_bytes, tensors=1, workers=FITTED_CORES)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read from campaigns what copies and page faults took on their machines, and what each configuration costs.
 
-Each run has measured its machine: copies of its messages by all cores, and into new memory. A machine is a boot,
-because nothing else tells two virtual machines of one kind apart.
+Each run has measured its machine: copies of its messages by one thread, by all cores, and into new memory. A machine is
+a boot, because nothing else tells two virtual machines of one kind apart.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median
 
 from dataflow.analysis.campaigns import Campaigns, boot_of
-from dataflow.analysis.cost_model import Cost, MachineCosts, Observation, fit
+from dataflow.analysis.cost_model import Cost, MachineCosts, Observation, fit, mean_of_known
 from dataflow.analysis.result import Result
 from dataflow.records.schema import Run
 
@@ -25,6 +25,8 @@ class Rates:
 
     byte_seconds: float
     fault_seconds: float
+    # Of a byte that one thread copies; None: it is not known.
+    thread_byte_seconds: float | None = None
 
 
 Measured = tuple[Result, Rates]  # what a campaign has measured, and what its machine takes
@@ -43,16 +45,21 @@ def rates_of(results: Iterable[Result]) -> Rates | None:
     """Return the medians of all runs of a campaign; None if no run has copied enough."""
     per_byte: list[float] = []
     per_fault: list[float] = []
+    of_thread: list[float] = []
     for result in results:
         size = result.workload.bytes_per_iteration
         for run in result.ok_runs:
             if size >= MIN_BYTES:
                 per_byte += [seconds / size for seconds in run.memcpy_all_cores_seconds]
+            if size >= MIN_BYTES and result.threads == 1:
+                copies = run.memcpy_before_seconds + run.memcpy_after_seconds
+                of_thread += [seconds / size for seconds in copies]
             if run.cold_copy_faults >= MIN_FAULTS:
                 per_fault.append(fault_seconds(run))
     if not per_byte or not per_fault:
         return None
-    return Rates(median(per_byte), median(per_fault))
+    by_thread = median(of_thread) if of_thread else None
+    return Rates(median(per_byte), median(per_fault), by_thread)
 
 
 def rates_by_boot(campaigns: Campaigns) -> dict[str, Rates]:
@@ -78,6 +85,7 @@ def mean_of_rates(several: Sequence[Rates]) -> Rates:
     return Rates(
         geometric_mean(byte_seconds),
         geometric_mean(fault_seconds),
+        mean_of_known(rates.thread_byte_seconds for rates in several),
     )
 
 
@@ -91,7 +99,13 @@ def fault_seconds(run: Run) -> float:
 def observe(result: Result, rates: Rates, is_mean: bool) -> Observation:
     """Return the time of a configuration in a campaign: the mean of all iterations, or that of the runs' medians."""
     size = result.workload.bytes_per_iteration
-    costs = MachineCosts(boot_of(result), size * rates.byte_seconds, rates.fault_seconds)
+    of_thread = rates.thread_byte_seconds
+    costs = MachineCosts(
+        boot_of(result),
+        size * rates.byte_seconds,
+        rates.fault_seconds,
+        None if of_thread is None else size * of_thread,
+    )
     seconds = fmean(result.seconds) if is_mean else result.typical_median_seconds
     return Observation(costs, seconds, result.faults_per_iteration or 0.0)
 

@@ -6,6 +6,11 @@
 A is the time in which as many threads copy the bytes of an iteration once as actors work at the same time. At least as
 many count as the machines of the campaigns have cores, because copies were fitted to times of all of their cores.
 
+Some configurations seem to copy with one thread at a time, so more cores don't help them. Machines that are left out
+say which: if each machine of the campaigns is predicted from the others, copies by one thread come closer to its times
+than copies by all cores. On a machine with another number of cores, these configurations are predicted by one thread,
+or by one for each two actors that work at the same time. With the cores of the campaigns, all cores count for all.
+
 An interval is wider than that of the fit if a machine differs from those of the campaigns. With another number of
 cores, it is not known how many of them a copy uses. If copies are faster or slower than on all of those machines, the
 fixed seconds may be faster or slower, too. It is also wider for other messages than those of the campaigns, and unknown
@@ -88,6 +93,15 @@ def speed_of_samples(machine: MachineSamples, name: str, size: int) -> MachineSp
 
 
 @dataclass(frozen=True)
+class Copying:
+    """How many copies of an iteration's bytes are predicted, and how many threads share the work of each."""
+
+    copies: float
+    threads: int
+    is_fitted_to_one: bool  # whether these are copies by one thread in place of those by all cores
+
+
+@dataclass(frozen=True)
 class Prediction:
     """The time of an iteration of a configuration on a machine."""
 
@@ -97,6 +111,7 @@ class Prediction:
     faults: float
     fixed_seconds: float  # of these messages, for which neither copies nor page faults account
     limit_seconds: float  # one copy of all bytes by all cores
+    copying: Copying
 
     @property
     def is_kept(self) -> bool:
@@ -136,6 +151,14 @@ class FlowVolume:
     def threads(self, cores: int) -> int:
         """Return how many threads copy at the same time in A."""
         return min(cores, max(FITTED_CORES, self.workers))
+
+
+def choose_copying(cost: StoredCost, cores: int, volume: FlowVolume) -> Copying:
+    """Return the copies by one thread where they are known and the cores are not those of the campaigns."""
+    if cost.thread_copies is None or cores == FITTED_CORES:
+        return Copying(cost.copies, volume.threads(cores), is_fitted_to_one=False)
+    threads = max(1, volume.workers // FITTED_CORES)
+    return Copying(cost.thread_copies, min(cores, threads), is_fitted_to_one=True)
 
 
 def measure_flow(flow: Flow) -> FlowVolume:
@@ -194,16 +217,22 @@ def predict_one(
 ) -> Prediction:
     size = volume.bytes
     scale = size / cost.iteration_bytes
-    rate = speed.rate(volume.threads(speed.cores))
-    costs = MachineCosts(speed.name, size / rate, speed.fault_seconds)
     return Prediction(
         cost,
-        cost.seconds_on(costs, size),
+        find_seconds(speed, cost, volume),
         find_interval(speed, cost, machines, volume),
         faults=scale * cost.faults,
         fixed_seconds=scale * cost.fixed_seconds,
         limit_seconds=size / speed.rate(speed.cores),
+        copying=choose_copying(cost, speed.cores, volume),
     )
+
+
+def find_seconds(speed: MachineSpeed, cost: StoredCost, volume: FlowVolume) -> float:
+    copying = choose_copying(cost, speed.cores, volume)
+    copy_seconds = volume.bytes / speed.rate(copying.threads)
+    costs = MachineCosts(speed.name, copy_seconds, speed.fault_seconds)
+    return cost.seconds_on(costs, volume.bytes, copying.copies)
 
 
 def find_interval(
@@ -214,7 +243,8 @@ def find_interval(
 ) -> tuple[float, float] | None:
     """Return between which seconds an iteration takes with 95 %; None if that is not known.
 
-    Outside of what was fitted, its ends are those of the extremes that are possible there.
+    Outside of what was fitted, its ends are those of the extremes that are possible there. It contains the prediction
+    by copies of one thread, with the error of the fit around it.
     """
     factor = factor_for(cost, volume)
     if factor is None:
@@ -232,7 +262,8 @@ def find_interval(
     growth = distance_from_fit(1 / rate, machines)
     low = cost.copies * size / fastest + faults + fixed * min(1.0, growth)
     high = cost.copies * size / slowest + faults + fixed * max(1.0, growth)
-    return low / factor, high * factor
+    seconds = find_seconds(speed, cost, volume)
+    return min(low, seconds) / factor, max(high, seconds) * factor
 
 
 def factor_for(cost: StoredCost, volume: FlowVolume) -> float | None:

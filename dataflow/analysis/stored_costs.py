@@ -43,6 +43,8 @@ class StoredCost(msgspec.Struct, frozen=True, kw_only=True):
     error: float  # rms over machines of log(predicted / measured)
     factor: float | None  # multiplies and divides a prediction for 95 %; None: it is not known
     machines: int
+    # By one thread, without fixed seconds; None: those by all cores predict left-out machines better.
+    thread_copies: float | None = None
 
     @property
     def work(self) -> tuple[bool, bool, bool]:
@@ -61,11 +63,15 @@ class StoredCost(msgspec.Struct, frozen=True, kw_only=True):
         writes_in_place = not is_packed and producer_writes_in_place(transport, flags)
         return self.readers_own_a_copy, is_overwritten, writes_in_place
 
-    def seconds_on(self, costs: MachineCosts, size: int) -> float:
-        """Return the seconds of an iteration of so many bytes, with as many page faults and fixed seconds per byte."""
+    def seconds_on(self, costs: MachineCosts, size: int, copies: float | None = None) -> float:
+        """Return the seconds of an iteration of so many bytes, with as many page faults and fixed seconds per byte.
+
+        `copies`: in place of those by all cores.
+        """
+        counted = self.copies if copies is None else copies
         scale = size / self.iteration_bytes
         besides = self.faults * costs.fault_seconds + self.fixed_seconds
-        return self.copies * costs.copy_seconds + besides * scale
+        return counted * costs.copy_seconds + besides * scale
 
 
 class FittedMachine(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +146,7 @@ def store(result: Result, cost: Cost) -> StoredCost:
         error=shorten(cost.error),
         factor=shorten(cost.factor) if isfinite(cost.factor) else None,
         machines=cost.machines,
+        thread_copies=None if cost.thread_copies is None else shorten(cost.thread_copies),
     )
 
 

@@ -58,6 +58,15 @@ def in_milliseconds(seconds: float) -> str:
     return format_significant(seconds / MILLISECOND)
 
 
+def format_copies(prediction: Prediction) -> str:
+    """Return the copies, and by how many threads each is made if that is not as many as for most configurations."""
+    copying = prediction.copying
+    text = format_significant(copying.copies)
+    if not copying.is_fitted_to_one:
+        return text
+    return f"{text} by {name_count(copying.threads, 'thread')}"
+
+
 CONFIGURATION = Column("configuration", lambda item: item.cost.configuration)
 PREDICTED = Column("predicted ms", lambda item: in_milliseconds(item.seconds))
 INTERVAL = Column("95 % interval", format_interval_of)
@@ -66,7 +75,7 @@ COLUMNS = (
     Column("readers get", name_reader, is_text=True, rank=3),
     PREDICTED,
     INTERVAL,
-    Column("copies", lambda item: format_significant(item.cost.copies)),
+    Column("copies", format_copies),
     Column("page faults", lambda item: format_significant(item.faults)),
     Column("fixed ms", lambda item: in_milliseconds(item.fixed_seconds), rank=1),
     Column("x limit", lambda item: format_significant(item.seconds / item.limit_seconds), rank=2),
@@ -148,6 +157,7 @@ def describe_limits(
             f"Nothing was fitted on {name_count(speed.cores, 'core')}: the intervals go from copies by all cores to "
             "copies by one."
         )
+    lines += describe_copying(speed, predictions, volume)
     if is_unlike(speed, stored, volume):
         lines.append(
             "Copies or page faults are faster or slower here than on all of those machines. No measurement has checked "
@@ -156,6 +166,22 @@ def describe_limits(
     if not volume.is_that_of(predictions[0].cost):
         lines.append(describe_other_messages(volume))
     return lines
+
+
+def describe_copying(
+    speed: MachineSpeed, predictions: Sequence[Prediction], volume: FlowVolume
+) -> list[str]:
+    """Return which configurations are predicted by copies of one thread, and what such a copy takes here."""
+    by_thread = [item for item in predictions if item.copying.is_fitted_to_one]
+    if not by_thread:
+        return []
+    threads = by_thread[0].copying.threads
+    milliseconds = in_milliseconds(volume.bytes / speed.rate(threads))
+    names = ", ".join(item.cost.configuration for item in by_thread)
+    return [
+        f"One copy by {name_count(threads, 'thread')} takes {milliseconds} ms here. For {names}, copies by one thread "
+        "predict a machine that is left out of the fit better than copies by all cores."
+    ]
 
 
 def is_unlike(speed: MachineSpeed, stored: CostFile, volume: FlowVolume) -> bool:

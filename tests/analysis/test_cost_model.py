@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost model finds the copies and the fixed time of which times were made, and says how well it explains them."""
 
+from dataclasses import replace
 from math import inf, log
 
 import pytest
+from made_records import make_record, make_run
 
 from dataflow.analysis import cost_model, machine_costs
 from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.cost_model import Cost, MachineCosts, Observation, fit
+from dataflow.analysis.prediction import FITTED_CORES
+from dataflow.analysis.result import group_results
 from dataflow.plan.options import CAMPAIGNS
 
 LARGE = 448 * 2**20
@@ -16,6 +20,11 @@ MACHINES = [
     MachineCosts("b", copy_seconds=0.047, fault_seconds=1.3e-6),
     MachineCosts("c", copy_seconds=0.023, fault_seconds=1.2e-6),
     MachineCosts("d", copy_seconds=0.012, fault_seconds=0.3e-6),
+]
+# One thread of them takes between as long as all cores and three times as long.
+WITH_THREADS = [
+    replace(costs, thread_copy_seconds=ratio * costs.copy_seconds)
+    for costs, ratio in zip(MACHINES, (1.4, 1.9, 1.0, 3.0), strict=True)
 ]
 
 
@@ -80,6 +89,76 @@ def test_a_prediction_uses_other_page_faults_if_they_are_known():
     costs = MachineCosts("new", copy_seconds=0.1, fault_seconds=1e-3)
     assert cost.seconds_on(costs) == pytest.approx(0.2 + 1.0 + 0.5)
     assert cost.seconds_on(costs, faults=0.0) == pytest.approx(0.2 + 0.5)
+
+
+def observe_one_thread(machines, copies, faults=0.0, fixed=0.0):
+    """Return what a configuration takes that copies with one thread at a time."""
+    observations = []
+    for costs in machines:
+        seconds = copies * costs.thread_copy_seconds + faults * costs.fault_seconds + fixed
+        observations.append(Observation(costs, seconds, faults))
+    return observations
+
+
+def test_times_that_follow_one_thread_have_copies_by_one_thread_too():
+    times = observe_one_thread(WITH_THREADS, copies=10.8, faults=678_000)
+    cost = fit(times, LARGE)
+    assert cost.thread_copies == pytest.approx(10.8, rel=1e-3)
+    unknown = [replace(item, costs=MACHINES[i]) for i, item in enumerate(times)]
+    assert replace(cost, thread_copies=None) == fit(unknown, LARGE)  # copies by all cores stay
+
+
+def test_times_that_follow_all_cores_have_no_copies_by_one_thread():
+    cost = fit(observe(WITH_THREADS, copies=16.6, faults=678_000), LARGE)
+    assert cost.thread_copies is None and cost.copies == pytest.approx(16.6, rel=1e-3)
+
+
+def test_copies_by_one_thread_need_machines_to_leave_out_large_messages_and_no_fixed_time():
+    times = observe_one_thread(WITH_THREADS, copies=10.8)
+    assert fit(times[:2], LARGE).thread_copies is None
+    assert fit(times, iteration_bytes=1000).thread_copies is None
+    assert fit([*times[:3], *observe(MACHINES[3:], copies=10.8)], LARGE).thread_copies is None
+    with_fixed = fit(observe(WITH_THREADS, copies=2.4, fixed=0.176), LARGE)
+    assert with_fixed.fixed_seconds > 0 and with_fixed.thread_copies is None
+
+
+def test_one_thread_of_a_machine_is_the_mean_of_its_campaigns():
+    slow, fast = (replace(WITH_THREADS[0], thread_copy_seconds=value) for value in (0.04, 0.09))
+    times = observe([slow, fast, MACHINES[0]], copies=1.0)
+    (machine,) = cost_model.by_machine(times)
+    assert machine.costs.thread_copy_seconds == pytest.approx(0.06)
+
+
+def results_with_threads(threads):
+    copies = {
+        "memcpy_before_seconds": [0.3, 0.4],
+        "memcpy_after_seconds": [0.5],
+        "memcpy_all_cores_seconds": [0.1],
+        "cold_copy_before_seconds": [1.0],
+        "cold_copy_after_seconds": [1.0],
+        "cold_copy_faults": 100_000,
+    }
+    run = make_run([1.0], **copies)
+    record = make_record("refs", run, flags={"threads": threads}, iteration_bytes=LARGE)
+    return group_results([record])
+
+
+def test_the_rate_of_one_thread_is_that_of_runs_with_one():
+    (result,) = results_with_threads(1)
+    rates = machine_costs.rates_of([result])
+    size = result.workload.bytes_per_iteration
+    assert rates.thread_byte_seconds * size == pytest.approx(0.4)
+    assert rates.byte_seconds * size == pytest.approx(0.1)
+    observed = machine_costs.observe(result, rates, is_mean=True)
+    assert observed.costs.thread_copy_seconds == pytest.approx(0.4)
+    two = machine_costs.rates_of(results_with_threads(2))
+    assert two.thread_byte_seconds is None and two.byte_seconds == rates.byte_seconds
+
+
+def test_one_thread_is_no_faster_than_all_cores_in_the_campaigns():
+    by_boot = machine_costs.rates_by_boot(load_campaigns(CAMPAIGNS))
+    for rates in by_boot.values():
+        assert rates.byte_seconds < rates.thread_byte_seconds < FITTED_CORES * rates.byte_seconds
 
 
 def test_the_campaigns_are_explained():

@@ -11,6 +11,7 @@ from msgspec.structs import replace as replace_struct
 from dataflow.analysis import machine_costs, prediction
 from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.cost_model import MAX_ERROR, MachineCosts
+from dataflow.analysis.kept_predictions import predict_as_fitted
 from dataflow.analysis.prediction import (
     FITTED_CORES,
     FlowVolume,
@@ -33,7 +34,12 @@ from dataflow.flows.catalogue import build_flow
 from dataflow.machine.samples import MachineSamples, NewMemory, WarmCopies
 from dataflow.plan.options import CAMPAIGNS, PRESETS, RESULTS
 from dataflow.records.files import load_all
-from dataflow.report.prediction_tables import describe_limits, describe_order, describe_refused
+from dataflow.report.prediction_tables import (
+    describe_limits,
+    describe_order,
+    describe_refused,
+    predictions_table,
+)
 
 COST = StoredCost(
     configuration="store refs", table="headline", flow="online-dpo", iteration_bytes=1000, readers_own_a_copy=True,
@@ -141,6 +147,87 @@ def test_an_interval_is_wider_with_another_number_of_cores():
     assert on_many.interval == pytest.approx(((10 / 40 + 2.5) / 2, (10 / 6 + 2.5) * 2))
     assert on_one.interval == pytest.approx((on_two.interval[0], (2 * 1.0 + 2.5) * 2))
     assert on_many.limit_seconds == 1000 / 4e4
+
+
+BY_THREAD = msgspec.structs.replace(COST, thread_copies=8.0)
+MANY = MachineSpeed("many", cores=16, rates={1: 5e3, 2: 1e4, 4: 2e4, 16: 4e4}, fault_seconds=0.01)
+
+
+def test_copies_by_one_thread_predict_machines_with_other_cores():
+    (on_many,) = predict_all(MANY, BY_THREAD)
+    assert on_many.seconds == pytest.approx(8.0 * 1000 / 5e3 + 2.0 + 0.5)
+    (half,) = predict_all(MANY, BY_THREAD, size=500)
+    assert half.seconds == pytest.approx(on_many.seconds / 2)
+    (on_one,) = predict_all(
+        MachineSpeed("one", cores=1, rates={1: 1e4}, fault_seconds=0.01), BY_THREAD
+    )
+    assert on_one.seconds == pytest.approx(8.0 * 1000 / 1e4 + 2.0 + 0.5)
+
+
+def test_with_the_cores_of_the_campaigns_copies_are_those_by_all():
+    assert TWO_CORES.cores == FITTED_CORES
+    (with_thread,) = predict_all(TWO_CORES, BY_THREAD)
+    (without,) = predict_all(TWO_CORES, COST)
+    assert with_thread.seconds == without.seconds
+    assert with_thread.interval == without.interval
+
+
+@pytest.mark.parametrize(("workers", "cores", "rate"), [
+    (1, 16, 5e3), (2, 16, 5e3), (3, 16, 5e3), (4, 16, 1e4), (8, 16, 2e4), (99, 16, 4e4), (99, 1, 5e3),
+])  # fmt: skip
+def test_one_thread_copies_for_two_actors_that_work_at_the_same_time(workers, cores, rate):
+    rates = {count: speed for count, speed in MANY.rates.items() if count <= cores}
+    speed = replace(MANY, cores=cores, rates=rates)
+    volume = FlowVolume("online-dpo", 1000, tensors=1, workers=workers)
+    seconds = prediction.find_seconds(speed, BY_THREAD, volume)
+    assert seconds == pytest.approx(8.0 * 1000 / rate + 2.0 + 0.5)
+
+
+def test_the_interval_contains_a_prediction_by_one_thread_and_stays_as_wide():
+    (without,) = predict_all(MANY, COST)
+    (inside,) = predict_all(MANY, BY_THREAD)
+    assert inside.interval == without.interval
+    above, below = changed(thread_copies=20.0), changed(thread_copies=1.0, factor=1.1)
+    (slower,) = predict_all(MANY, above)
+    assert slower.interval == pytest.approx((without.interval[0], slower.seconds * 2))
+    one = MachineSpeed("one", cores=1, rates={1: 1e4}, fault_seconds=0.01)
+    (faster,) = predict_all(one, below)
+    assert faster.interval[0] == pytest.approx(faster.seconds / 1.1)
+
+
+def test_the_table_says_which_copies_are_by_one_thread():
+    stored = cost_file(BY_THREAD, changed(configuration="graph shm"))
+
+    def printed(speed, workers):
+        volume = FlowVolume("online-dpo", 1000, tensors=1, workers=workers)
+        predictions = prediction.predict(speed, stored, "headline", volume)
+        table = predictions_table(predictions)
+        column = table.headers.index("copies")
+        cells = {row[0]: row[column] for row in table.cells}
+        return cells, " ".join(describe_limits(speed, stored, predictions, volume))
+
+    cells, limits = printed(MANY, workers=2)
+    assert cells == {"store refs": "8 by 1 thread", "graph shm": "10"}
+    assert "One copy by 1 thread takes 200 ms here. For store refs, copies by one thread" in limits
+    cells, limits = printed(MANY, workers=4)
+    assert cells["store refs"] == "8 by 2 threads" and "by 2 threads takes 100 ms" in limits
+    cells, _ = printed(MANY, workers=99)
+    assert cells["store refs"] == "8 by 16 threads"
+    cells, limits = printed(TWO_CORES, workers=2)
+    assert cells == {"store refs": "10", "graph shm": "10"} and "One copy by" not in limits
+
+
+def test_predictions_of_a_campaign_use_one_thread_too():
+    size = 1000
+    memory = NewMemory(bytes=size, faults=10, seconds=[0.3])
+    copies = [WarmCopies(size, threads, [size / rate]) for threads, rate in MANY.rates.items()]
+    machine = MachineSamples(
+        measured_at="", environment={}, just_freed=memory, huge_pages=memory, freed_before=memory, warm_copies=copies,
+        pickle_bytes=1, pickle_seconds=[1.0], hash_bytes=1, hash_seconds=[1.0], round_trip_seconds=[1.0],
+    )  # fmt: skip
+    one = predict_as_fitted(machine, BY_THREAD, cost_file(BY_THREAD))
+    pair = predict_as_fitted(machine, COST, cost_file(COST))
+    assert one.seconds - pair.seconds == pytest.approx(8.0 * size / 5e3 - 10.0 * size / 1e4)
 
 
 def test_copies_faster_or_slower_than_in_all_campaigns_widen_the_interval_by_the_fixed_time():
@@ -254,6 +341,14 @@ def test_cores_need_not_be_those_of_the_campaigns(capsys):
     assert "one copy for each reader by all cores takes 12 ms" in printed
 
 
+def test_the_command_shows_copies_by_one_thread_with_other_cores_only(capsys):
+    by_thread = re.compile(r"^(store refs|graph shm) .*  [\d.]+ by 1 thread ", re.MULTILINE)
+    predict.main(["--copy-gbps", "5,35", "--fault-us", "1.1", "--cores", "16"])
+    assert by_thread.findall(capsys.readouterr().out) == ["store refs"]
+    predict.main(["--copy-gbps", "5,9", "--fault-us", "1.1"])
+    assert "by 1 thread" not in capsys.readouterr().out
+
+
 def test_another_flow_says_how_it_is_predicted(capsys):
     predict.main([*DESCRIBED, "--flow", "a -> b: x int64 64MB"])
     assert "predicted by their bytes" in capsys.readouterr().out
@@ -348,6 +443,22 @@ def test_the_stored_costs_are_those_of_the_campaigns():
         assert [old.copies, old.faults, old.fixed_seconds] == pytest.approx(
             [new.copies, new.faults, new.fixed_seconds], rel=0.01, abs=1e-4
         )
+        assert (old.thread_copies is None) == (new.thread_copies is None)
+        assert (old.thread_copies or 0.0) == pytest.approx(new.thread_copies or 0.0, rel=0.01)
+
+
+def test_stored_costs_keep_copies_by_one_thread(tmp_path):
+    stored = load_costs()
+    known = {}
+    for cost in stored.costs:
+        if cost.thread_copies is not None:
+            known[cost.configuration] = cost
+    assert "store refs" in known and "graph shm" not in known
+    for cost in known.values():
+        assert cost.thread_copies < cost.copies and cost.fixed_seconds == 0
+    path = tmp_path / "costs.json"
+    path.write_bytes(msgspec.json.encode(stored))
+    assert load_costs(path) == stored
 
 
 def test_all_machines_of_the_campaigns_have_the_cores_that_predictions_assume():
