@@ -100,8 +100,8 @@ def describe_points(name: str, points: Sequence[PredictedPoint]) -> str:
     place = f"{farthest.configuration} on {farthest.machine[:NAME_LENGTH]}"
     error = format_factor(1 + rms_error(pairs))
     return (
-        f"{name.capitalize()}: factor {error} (rms of the logarithms); {len(near)} of {len(points)} times on "
-        f"{count} are predicted within {100 * TOLERANCE:.0f} %. The largest error is {100 * farthest.error:+.0f} % ({place})."
+        f"{name.capitalize()}: factor {error} (rms of the logarithms); {len(near)} of {len(points)} times on {count} "
+        f"are predicted within {100 * TOLERANCE:.0f} %. The largest error is {100 * farthest.error:+.0f} % ({place})."
     )
 
 

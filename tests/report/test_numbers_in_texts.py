@@ -13,9 +13,14 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
+from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.fault_price import estimate_price
+from dataflow.analysis.kept_predictions import load_predictions, predict_as_fitted
+from dataflow.analysis.machine_costs import rates_of
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.stages import attribute_to_causes, fault_seconds, iteration_seconds
+from dataflow.analysis.stored_costs import load_costs
+from dataflow.machine.samples import load_machine
 from dataflow.records import files
 from dataflow.records.schema import Run
 from dataflow.report.machine_columns import divide_means
@@ -146,6 +151,34 @@ def messages_on_one_card():
     copies = [seconds for run in graph.shown_runs for seconds in run.memcpy_before_seconds]
     faults = graph.faults_per_iteration
     return by_mean(graph), faults, median(copies) * 1e3, by_mean(rdt)
+
+
+@says("docs/method.md", "as too fast by {} and {} %, and not by {} and {} %")
+def errors_on_sixteen_cores():
+    """With copies by one thread, at the speed that was measured before the runs; and as it was kept before."""
+    (path,) = (RESULTS / "evidence" / "machines").glob("*-16.json")
+    machine = load_machine(path)
+    (file,) = [file for file in load_predictions() if file.cores == machine.cores]
+    (campaign,) = load_campaigns(RESULTS / "evidence" / "other-campaigns").values()
+    assert fault_price(campaign) > file.fault_seconds
+    headline = [item for item in file.predictions if item.table == "headline"]
+    kept = {item.configuration: item.seconds for item in headline}
+    costs = load_costs()
+    measured = {result.name: by_mean(result) / 1e3 for result in campaign}
+    now, before = [], []
+    for cost in costs.costs:
+        name = cost.configuration
+        if cost.table == "headline" and name in ("store driver-queue", "store refs"):
+            predicted = predict_as_fitted(machine, cost, costs).seconds
+            now.append(100 * (1 - predicted / measured[name]))
+            before.append(100 * (1 - kept[name] / measured[name]))
+    return *now, *before
+
+
+def fault_price(campaign: Iterable[Result]) -> float:
+    rates = rates_of(campaign)
+    assert rates is not None
+    return rates.fault_seconds
 
 
 @says("docs/rdt.md", "(`peers nixl-read-thread`), they took {} ms.")
