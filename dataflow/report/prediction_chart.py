@@ -101,7 +101,8 @@ def describe_points(name: str, points: Sequence[PredictedPoint]) -> str:
     error = format_factor(1 + rms_error(pairs))
     return (
         f"{name.capitalize()}: factor {error} (rms of the logarithms); {len(near)} of {len(points)} times on "
-        f"{count} are predicted within {100 * TOLERANCE:.0f} %. The largest error is {100 * farthest.error:+.0f} % ({place})."
+        f"{count} are predicted within {100 * TOLERANCE:.0f} %. The largest error is {100 * farthest.error:+.0f} % "
+        f"({place})."
     )
 
 
