@@ -16,7 +16,7 @@ def find_cuda_files(pid: int, folder: Path = SHARED_MEMORY) -> list[Path]:
 
 
 def remove_cuda_files(pid: int) -> None:
-    """Remove the files of a process that has ended. Those of other users stay."""
+    """Remove the files of a process that has ended. The caller knows that, because another may have its id by now."""
     for path in find_cuda_files(pid):
         with suppress(OSError):
             path.unlink()

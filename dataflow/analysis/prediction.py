@@ -154,7 +154,11 @@ class FlowVolume:
 
 
 def choose_copying(cost: StoredCost, cores: int, volume: FlowVolume) -> Copying:
-    """Return the copies by one thread where they are known and the cores are not those of the campaigns."""
+    """Return the copies by one thread where they are known and the cores are not those of the campaigns.
+
+    Then one thread counts for each two actors that work at the same time. Else, these are copies by as many threads as
+    actors.
+    """
     if cost.thread_copies is None or cores == FITTED_CORES:
         return Copying(cost.copies, volume.threads(cores), is_fitted_to_one=False)
     threads = max(1, volume.workers // FITTED_CORES)
@@ -229,6 +233,7 @@ def predict_one(
 
 
 def find_seconds(speed: MachineSpeed, cost: StoredCost, volume: FlowVolume) -> float:
+    """Return the predicted seconds of an iteration of a configuration."""
     copying = choose_copying(cost, speed.cores, volume)
     copy_seconds = volume.bytes / speed.rate(copying.threads)
     costs = MachineCosts(speed.name, copy_seconds, speed.fault_seconds)

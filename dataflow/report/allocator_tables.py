@@ -201,8 +201,8 @@ def describe_prices(everything: AllocatorRow, nothing: AllocatorRow) -> list[str
         return []
     kept, plain = prices
     return [
-        f"One more page fault makes an iteration {kept} µs longer with all four variables, and {plain} µs with nothing "
-        "set (the slope of the times over the page faults of single iterations)."
+        f"Iterations took {kept} µs longer for each page fault that they had more with all four variables, and {plain} "
+        "µs with nothing set (the slope of the times over the page faults of single iterations)."
     ]
 
 

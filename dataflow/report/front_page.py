@@ -8,7 +8,7 @@ from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.machine import describe_gpus
 from dataflow.report.campaign_tables import format_boots, format_memory
-from dataflow.report.gpu_tables import ScriptTimes
+from dataflow.report.gpu_tables import ScriptResults
 from dataflow.report.tables import Section, format_milliseconds, format_range, format_significant
 from dataflow.units import format_bytes
 
@@ -22,7 +22,7 @@ MICROSECOND = 1e-6
 
 
 def build_three_answers(
-    by_name: Mapping[str, Row], stored: CostFile, on_gpus: ScriptTimes | None = None
+    by_name: Mapping[str, Row], stored: CostFile, on_gpus: ScriptResults | None = None
 ) -> Section:
     """Return three changes with what an iteration costs after them, and what the two scripts took on GPUs.
 
@@ -71,8 +71,8 @@ def describe_messages(row: Row, costs: Sequence[StoredCost]) -> str:
     machines = min(cost.machines for cost in costs)
     error = 100 * max(cost.error for cost in costs)
     return (
-        f"{text} Its time depends on the machine. Computed from copies of all these bytes and from page faults, it "
-        f"misses the times on our {machines} machines by {error:.0f} % (rms) or less:"
+        f"{text} Its time depends on the machine. Computed from copies of all these bytes and from page faults, both "
+        f"fitted or counted on our {machines} machines, it misses the times there by {error:.0f} % (rms) or less:"
     )
 
 

@@ -42,7 +42,7 @@ MEMCPY = (
 )
 HOST_COPIES = (
     "x host copies: the time divided by that of one copy of each message into pinned host memory and one back. Ray's "
-    "own paths through the host use pageable memory. Real systems use pinned memory."
+    "own paths through the host use pageable memory, which takes longer."
 )
 NOTES = (MEMCPY + HOST_COPIES,)
 
@@ -113,8 +113,8 @@ def format_time(result: Result) -> str:
 
 
 def gpu_sections(results: Sequence[Result]) -> list[Section]:
-    """Return what pages have besides the table of measurements: that there is none, and what cards can measure."""
-    built = [build_cards(), build_scripts(load_script_times())]
+    """Return what pages have besides the table of the suite: that there is none, what cards can, the scripts."""
+    built = [build_cards(), build_scripts(load_script_results())]
     if not any(map(is_measured, results)):
         sentence = (
             f"GPUs: {NOT_MEASURED}, neither NCCL nor CUDA IPC. "
@@ -125,8 +125,8 @@ def gpu_sections(results: Sequence[Result]) -> list[Section]:
 
 
 @dataclass(frozen=True)
-class ScriptTimes:
-    """What the two scripts took on GPUs: the demo's queues, and the fastest compiled graph."""
+class ScriptResults:
+    """What the two scripts measured on one card: the demo's queues, and the fastest compiled graph."""
 
     queues: Result
     graph: Result
@@ -137,28 +137,30 @@ class ScriptTimes:
         cards = ", ".join(self.queues.environments[0]["gpus"])
         factor = self.queues.typical_seconds / self.graph.typical_seconds
         demo_factor = demo.QUEUE_SECONDS / demo.GRAPH_SECONDS
+        counts = f"{len(self.queues.seconds)} and {len(self.graph.seconds)}"
         return (
-            f"On one {cards}, {demo.ITERATIONS} iterations of the demo's queues take {format_hundred(self.queues)} s, "
-            f"and those of a compiled graph {format_hundred(self.graph)} s: {format_significant(factor)} times as fast "
-            f"(the demo, with NCCL on its own GPUs: {demo.QUEUE_SECONDS} and {demo.GRAPH_SECONDS} s, "
-            f"{format_significant(demo_factor)} times)."
+            f"On one {cards} that all models share, {demo.ITERATIONS} iterations of the demo's queues take "
+            f"{format_hundred(self.queues)} s, and those of a compiled graph (`{self.graph.configuration.transport}`) "
+            f"{format_hundred(self.graph)} s: {format_significant(factor)} times as fast (from {counts} timed "
+            f"iterations). The demo reports {demo.QUEUE_SECONDS} and {demo.GRAPH_SECONDS} s, "
+            f"{format_significant(demo_factor)} times, with NCCL between its own GPUs."
         )
 
 
-def load_script_times(folder: Path = SCRIPT_RECORDS) -> ScriptTimes | None:
-    """Return the times of the two scripts on GPUs; None without records of both."""
+def load_script_results(folder: Path = SCRIPT_RECORDS) -> ScriptResults | None:
+    """Return what the two scripts measured, from a folder with records of one card; None without both of them."""
     has_records = any(folder.glob("*.json*"))
     results = group_results(files.load_all([folder])) if has_records else []
     queues = [result for result in results if result.name == BASELINE]
     graphs = [result for result in results if result.configuration.runtime == "graph"]
     if not queues or not graphs:
         return None
-    return ScriptTimes(queues[0], min(graphs, key=lambda result: result.typical_seconds))
+    return ScriptResults(queues[0], min(graphs, key=lambda result: result.typical_seconds))
 
 
-def build_scripts(times: ScriptTimes | None) -> Section:
+def build_scripts(measured: ScriptResults | None) -> Section:
     """Return the times of the two scripts on GPUs, beside those of the demo."""
-    if times is None:
+    if measured is None:
         return Section("gpu-scripts", "")
     columns = (
         Column("script", lambda result: f"`{SCRIPTS[result.configuration.runtime]}`"),
@@ -169,11 +171,11 @@ def build_scripts(times: ScriptTimes | None) -> Section:
         *tables.TAIL_COLUMNS,
         Column("x host copies", format_host_multiple),
     )
-    table = make_table([times.queues, times.graph], columns)
+    table = make_table([measured.queues, measured.graph], columns)
     note = (
         f"{demo.ITERATIONS} iterations: {demo.ITERATIONS} times the mean of those that were timed."
     )
-    return Section("gpu-scripts", "", f"**{times.text}**", table, notes=[note, HOST_COPIES])
+    return Section("gpu-scripts", "", f"**{measured.text}**", table, notes=[note, HOST_COPIES])
 
 
 def format_hundred(result: Result) -> str:

@@ -87,7 +87,7 @@ def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
     """
     known = [outcome for outcome in outcomes if outcome.predicted.interval]
     inside = sum(outcome.is_inside for outcome in known)
-    novelty = "No cost was fitted to this boot."
+    novelty = "At that time, no cost was fitted to this boot."
     if file.boot in file.fitted_boots:
         novelty = "The costs were fitted to this boot, too."
     large = [outcome for outcome in outcomes if outcome.predicted.iteration_bytes >= LARGE_BYTES]

@@ -33,7 +33,7 @@ from dataflow.report.campaign_tables import (
 from dataflow.report.cluster_chart import fan_in_section
 from dataflow.report.cluster_forecast import forecast_sections
 from dataflow.report.front_page import build_three_answers
-from dataflow.report.gpu_tables import gpu_sections, load_script_times
+from dataflow.report.gpu_tables import gpu_sections, load_script_results
 from dataflow.report.machine_columns import (
     boots_of_rows,
     divide_means,
@@ -84,7 +84,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         built += [
-            build_three_answers(headline, load_costs(), load_script_times()),
+            build_three_answers(headline, load_costs(), load_script_results()),
             build_claim(headline),
             build_prices(headline, load_costs()),
             build_demo(headline),

@@ -102,7 +102,7 @@ class Rank(Endpoint):
                     self.receive_buffers[edge] = reused_buffers(message, device, count)
 
     def is_announced(self, edge):
-        """Return whether gloo announces an edge's messages: those of NCCL.
+        """Return whether gloo announces an edge's messages inside the clock: those of NCCL.
 
         A receive of NCCL occupies its GPU from when it is posted until the sender sends. An actor that posted it before
         would be unable to verify the messages before, and the next iteration would never begin.

@@ -111,7 +111,7 @@ def test_the_page_says_how_near_the_predictions_came():
     assert "With less, predicted and measured means differ by a factor of 1.1" in section.sentence
     assert "With 100 MiB" not in section.sentence
     assert "1 of 2 means lie in their interval" in section.sentence
-    assert "No cost was fitted to this boot" in section.sentence
+    assert "At that time, no cost was fitted to this boot" in section.sentence
 
 
 def test_large_messages_are_apart():

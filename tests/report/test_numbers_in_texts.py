@@ -125,13 +125,14 @@ def faults_per_iteration(name: str) -> list[float]:
 
 @says(
     "docs/cluster.md",
-    "`graph shm` takes {} ms instead of {} ms, with {} page faults per iteration instead of {} (one run each)",
+    "`graph shm` took {} ms instead of {} ms, with {} page faults per iteration instead of {} (one run each; in the "
+    "slow one, the hypervisor took {} cores)",
 )
 def gpus_with_kept_memory():
     kept, new = (find("published/gpu", f"graph shm{flag}") for flag in (KEPT, ""))
     assert len(kept.run_seconds) == len(new.run_seconds) == 1
     faults = [result.faults_per_iteration for result in (kept, new)]
-    return by_mean(kept), by_mean(new), *faults
+    return by_mean(kept), by_mean(new), *faults, new.shown_runs[0].steal_cores
 
 
 @says("docs/cluster.md", "But those of the driver, {} of {} MiB, still go through the host")
@@ -143,8 +144,8 @@ def bytes_of_the_driver_on_gpus():
 
 @says(
     "docs/cluster.md",
-    "`graph cuda-ipc` takes {} ms with {} page faults, although all copies on the card take {} ms. `rdt cuda-ipc` "
-    "sends those of the driver on the card, too, and its readers get views: {} ms.",
+    "`graph cuda-ipc` took {} ms with {} page faults, although all copies on the card take {} ms. With `rdt cuda-ipc`, "
+    "those of the driver do not go through the host either, and readers get views: {} ms.",
 )
 def messages_on_one_card():
     graph, rdt = (find("published/gpu", f"{runtime} cuda-ipc") for runtime in ("graph", "rdt"))
@@ -303,7 +304,7 @@ def prices_of_copies():
 
 @says(
     "docs/page-faults.md",
-    "one more of them made an iteration {} µs longer, and without the variables {} µs",
+    "iterations with one more of them took {} µs longer, and without the variables {} µs",
 )
 def slopes_over_page_faults():
     slopes = []

@@ -76,7 +76,9 @@ def test_the_three_answers_have_copies_page_faults_what_they_leave_and_memory(he
     text = build_three_answers(headline, make_costs(graph, of_weights)).sentence
     first, *answers, last = text.replace("\n\n", "\n").split("\n")
     assert first.startswith("One iteration sends 448 MiB in 5 messages. ")
-    assert first.endswith("misses the times on our 3 machines by 7 % (rms) or less:")
+    assert first.endswith(
+        "fitted or counted on our 3 machines, it misses the times there by 7 % (rms) or less:"
+    )
     assert answers[0].endswith(
         "Through the driver, an iteration costs 18 copies and 680,000 page faults; "
         "with references, it costs 14 copies and 410,000 page faults."
