@@ -182,6 +182,29 @@ def fault_price(campaign: Iterable[Result]) -> float:
     return rates.fault_seconds
 
 
+@says(
+    "docs/page-faults.md",
+    "the variables made 128 MiB per iteration {} times as fast over `store refs`, and {} times over `graph shm` (one "
+    "run each",
+)
+def gains_with_changing_sizes():
+    gains = []
+    for transport in ("store refs", "graph shm"):
+        sides = {}
+        for kept in (False, True):
+            flags = {"retain_memory": True} if kept else {}
+            found = load_table("published/changing-sizes")
+            (sides[kept],) = [
+                item
+                for item in found
+                if item.transport.label == transport and item.configuration.flags == flags
+            ]
+            assert len(sides[kept].run_seconds) == 1
+            assert round(sides[kept].workload.bytes_per_iteration / MIB) == 128
+        gains.append(gain(sides))
+    return gains
+
+
 @says("docs/rdt.md", "(`peers nixl-read-thread`), they took {} ms.")
 def reads_with_the_progress_thread():
     return [by_mean(find("published/rdt", "peers nixl-read-thread"))]
