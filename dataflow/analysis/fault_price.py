@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimate what a page fault takes inside iterations: those with more page faults take longer (pure functions).
 
-The time of a copy into new memory has another price: that of memory which was free for a moment. Where processes keep
-their memory, page faults are few, and they are those of memory that has long been free.
+A copy into new memory gives a price, too, but of memory that was free for a moment only. Where processes keep their
+memory, page faults are few, and can have another price.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ MIN_ITERATIONS = 20  # of all runs, for an estimate
 
 @dataclass(frozen=True)
 class FaultPrice:
-    """By how many seconds one more page fault makes an iteration longer: the slope, with its standard error."""
+    """By how many seconds iterations with one more page fault take longer: the slope, with its standard error."""
 
     seconds: float
     error: float
@@ -32,8 +32,8 @@ class FaultPrice:
 def estimate_price(runs: Iterable[Run]) -> FaultPrice | None:
     """Return the least-squares slope of the times over the page faults, with a level of its own for each run.
 
-    None for too few iterations, or if all of a run have equally many page faults. Runs that verify several iterations
-    at once have no page faults per iteration, and do not count.
+    None for too few iterations, or if those of each run have equally many page faults. Runs that verify several
+    iterations at once have no page faults per iteration, and do not count.
     """
     counted = [run for run in runs if run.seconds and len(run.group_faults) == len(run.seconds)]
     faults = [*chain.from_iterable(deviations(run.group_faults) for run in counted)]

@@ -104,8 +104,8 @@ class Rank(Endpoint):
     def is_announced(self, edge):
         """Return whether gloo announces an edge's messages inside the clock: those of NCCL.
 
-        A receive of NCCL occupies its GPU from when it is posted until the sender sends. An actor that posted it before
-        would be unable to verify the messages before, and the next iteration would never begin.
+        A posted receive of NCCL occupies the stream of its GPU until the sender sends. Without the announcement, an
+        actor would post it while it still has to verify the last messages, and the next iteration would never begin.
         """
         return torch.device(self.device_of(edge)).type != "cpu"
 
