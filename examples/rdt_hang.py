@@ -1,39 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pass tensors on by ray.put(..., _tensor_transport="nixl") and ray.get. A step that hangs prints where, and fails."""
+"""Send the first tensor to a new actor by NIXL (Ray Direct Transport). It may never arrive in Ray 2.60.
 
-import faulthandler
+Ray makes an actor's RDTManager on first use, without a lock, so two threads can each make one: the tensor arrives in
+one, and the actor waits in the other. The slow constructor shows it. If one was made before, the tensor arrives."""
+
+import time
 
 import ray
 import torch
-from ray.experimental import register_nixl_memory
-
-HANGS_SECONDS = 60
+from ray.experimental.rdt.rdt_manager import RDTManager
 
 
-@ray.remote(num_cpus=0, enable_tensor_transport=True)
-class Model:
-    def __init__(self, mebibytes):
-        self.tensor = torch.ones(mebibytes * 2**20, dtype=torch.uint8)
-        register_nixl_memory(self.tensor)
+@ray.remote(num_cpus=0, enable_tensor_transport=True, concurrency_groups={"ask": 1})
+class Reader:
+    def __init__(self, is_repaired):
+        self.made = []
+        construct = RDTManager.__init__
 
-    def forward(self, *messages):
-        faulthandler.dump_traceback_later(HANGS_SECONDS)
-        for tensor in ray.get([reference for (reference,) in messages]):
-            assert tensor[-1] == 1
-        answer = [ray.put(self.tensor, _tensor_transport="nixl")]
-        faulthandler.cancel_dump_traceback_later()
-        return answer
+        def construct_slowly(manager):
+            time.sleep(0.5)
+            self.made.append(construct(manager))
+
+        RDTManager.__init__ = construct_slowly
+        if is_repaired:
+            ray.experimental.wait_tensor_freed(torch.empty(0))  # of any tensor
+
+    def read(self, tensor):
+        return tensor[-1].item()
+
+    @ray.method(concurrency_group="ask")
+    def count(self):
+        return f"managers: {len(self.made)}"
 
 
-ray.init(include_dashboard=False)
-query = torch.ones(32 * 2**20, dtype=torch.uint8)
-register_nixl_memory(query)
-for _ in range(4):  # with new actors, because runs hung in their first steps
-    policy, reference, reward = models = [Model.remote(size) for size in (96, 64, 160)]
-    ray.get([model.__ray_ready__.remote() for model in models])
-    for _ in range(4):
-        faulthandler.dump_traceback_later(HANGS_SECONDS + 5, exit=True)
-        first = policy.forward.remote([ray.put(query, _tensor_transport="nixl")])
-        answer = reward.forward.remote(first, reference.forward.remote(first))
-        assert ray.get(ray.get(answer)[0])[-1] == 1
-        faulthandler.cancel_dump_traceback_later()
+ray.init(include_dashboard=False, log_to_driver=False)
+for name, reader in {"as it is": Reader.remote(False), "repaired": Reader.remote(True)}.items():
+    tensor = ray.put(torch.ones(2**20), _tensor_transport="nixl")
+    arrived, _ = ray.wait([reader.read.remote(tensor)], timeout=20)
+    print(name, "arrived" if arrived else "did not arrive", ray.get(reader.count.remote()))

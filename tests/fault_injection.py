@@ -44,6 +44,8 @@ def install(endpoint: Any, fault: str) -> None:
         return
     if kind == "start":
         raise OSError("injected fault")
+    if kind == "slow-manager":
+        _delay_rdt_manager()
     receive = endpoint.receive
     make_payload = endpoint.make_payload
     kept: list[Any] = []
@@ -66,6 +68,19 @@ def install(endpoint: Any, fault: str) -> None:
     endpoint.receive = faulty_receive
     endpoint.make_payload = faulty_make_payload
     _break_sending(endpoint, fault_task, first, kind)
+
+
+def _delay_rdt_manager() -> None:
+    """Let Ray Direct Transport need so long to make its manager that two threads make one, if the suite lets them."""
+    from ray.experimental.rdt.rdt_manager import RDTManager
+
+    construct = RDTManager.__init__
+
+    def construct_late(manager: Any) -> None:
+        time.sleep(0.5)
+        construct(manager)
+
+    RDTManager.__init__ = construct_late  # type: ignore[method-assign]
 
 
 def _break_sending(endpoint: Any, task: str, number: int, kind: str) -> None:

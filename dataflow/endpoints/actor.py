@@ -18,6 +18,7 @@ from dataflow.endpoints import tensors
 from dataflow.endpoints.inbox import Inbox, Views
 from dataflow.endpoints.payload import Digests, Memory, Outbox, PayloadForm
 from dataflow.endpoints.progress_table import ProgressTable
+from dataflow.endpoints.stacks import write_stacks_on_signal
 from dataflow.endpoints.tensors import Payload
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Edge, Flow, Task
@@ -64,6 +65,7 @@ class Endpoint:
         self.progress = ProgressTable(
             plan.run_folder, plan.worker_names, plan.total_iterations, worker=name
         )
+        write_stacks_on_signal(plan.run_folder)
         self.parts = [load(study, part)(self) for study, part in plan.parts.items()]
         if options.trace:
             spans.install(self)

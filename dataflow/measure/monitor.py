@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -23,6 +23,7 @@ import psutil
 
 from common.gpus import gpus_in_words
 from dataflow.endpoints.progress_table import ENDING, STARTING, ProgressTable
+from dataflow.endpoints.stacks import ask_for_stacks, name_waits
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
 from dataflow.measure.driver_report import DriverReport
@@ -293,10 +294,10 @@ class Monitor:
         received = self.progress.numbers()
         return self._find_late_actor(received, processes)
 
-    def _find_late_actor(self, received: Mapping[str, int], known: Container[str]) -> str:
-        """Return which actor has not passed on the message of the open iteration.
+    def _find_late_actor(self, received: Mapping[str, int], known: Mapping[str, int]) -> str:
+        """Return which actor has not passed on the message of the open iteration, and where its threads are.
 
-        received: the number of each worker's last message; known: the workers on this machine.
+        received: the number of each worker's last message; known: the processes of the workers on this machine.
         """
         flow = self.plan.task_flow
         late = [name for name in flow.actors if received[name] < self.iteration]
@@ -306,8 +307,17 @@ class Monitor:
         for task in flow.tasks:
             senders = {flow.actor(source) for source in task.reads}
             if task.actor in late and senders.isdisjoint(late):
-                return f"{task.actor} is stuck after iteration {received[task.actor]}"
-        return "all actors received their messages, but the result did not reach the driver"
+                place = self._describe_waits(task.actor, known)
+                return f"{task.actor} is stuck after iteration {received[task.actor]}{place}"
+        place = self._describe_waits(DRIVER, known)
+        return f"all actors received their messages, but the result did not reach the driver{place}"
+
+    def _describe_waits(self, worker: str, known: Mapping[str, int]) -> str:
+        """Return a part of a message: where the threads of a worker on this machine are; "" if it does not answer."""
+        if worker not in known:
+            return ""
+        waits = name_waits(ask_for_stacks(self.plan.run_folder, known[worker]))
+        return f": it is in {' and '.join(waits)}" if waits else ""
 
     @property
     def iteration(self) -> int:

@@ -121,6 +121,15 @@ class NixlActor(NixlEndpoint, Actor):
     pass
 
 
+def make_manager(endpoint):
+    """Make Ray's manager of tensors, by its first use. Any tensor will do: this one has been sent to nobody.
+
+    Ray 2.60 makes it without a lock. If the first message arrives in Ray's own thread while the main thread begins to
+    wait for it, each makes a manager, and the main thread waits in the empty one (examples/rdt_hang.py).
+    """
+    ray.experimental.wait_tensor_freed(torch.empty(0))
+
+
 def make_agent(endpoint):
     make_nixl_agent()
 
@@ -201,6 +210,7 @@ def by_direct_transport(
 
     With a codec, the results of calls are what it encodes, and no tensors.
     """
+    workers.run_in_all(make_manager)
     flow = workers.sent_flow
     has_proxy = workers.plan.transport.requirements.proxy_actor
     methods = {}

@@ -116,3 +116,14 @@ def test_a_compiled_graph_with_nixl_ends_without_a_traceback_and_without_semapho
     before = find_dead_semaphores()
     check_end(run_with_a_cluster_of_its_own("-m", "examples.nixl_read"))
     assert find_dead_semaphores() - before == set()
+
+
+@pytest.mark.slow
+@pytest.mark.runs
+def test_without_the_repair_two_managers_are_made_and_the_first_tensor_does_not_arrive():
+    require_nixl()
+    done = run_with_a_cluster_of_its_own(EXAMPLES / "rdt_hang.py")
+    lines = [line for line in done.stdout.splitlines() if "managers" in line]
+    assert lines == ["as it is did not arrive managers: 2", "repaired arrived managers: 1"], (
+        done.stderr
+    )

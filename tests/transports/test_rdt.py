@@ -83,3 +83,12 @@ def test_a_wrong_target_and_a_dead_producer_are_errors():
     assert (
         "torch.int32" in dtype and "torch.Size([999])" in size and dead.startswith("OwnerDiedError")
     )
+
+
+@pytest.mark.slow
+@pytest.mark.runs
+def test_the_first_message_arrives_although_two_threads_need_the_manager_at_once(run_script):
+    require_nixl()
+    flow = ("--flow", "a -> b: 200kB", "--iterations", "2", "--warmup", "0", "--timeout", "20")
+    finished = run_script("rdt", "--transport", "nixl", *flow, "--inject", "b:1:slow-manager")
+    assert (finished.run.status, finished.run.reason) == ("ok", None)
