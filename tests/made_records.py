@@ -118,15 +118,15 @@ def write_campaign(folder: Path, *times: tuple[Any, ...], **changes: Any) -> Pat
 def make_machine() -> MachineSamples:
     """Return the samples of a machine with two cores, each of which copies 10 GB/s; a page fault takes 1 µs."""
     rate = 10**10
-    faults = 10**6
+    faults = 2_500_000
     size = 256 * 2**20
-    just_freed = NewMemory(bytes=rate, faults=faults, seconds=[2.0])
+    just_freed = NewMemory(bytes=rate, faults=faults, seconds=[3.5])
     return MachineSamples(
         measured_at="2026-01-01T00:00:00+00:00",
         environment={},
         warm_copies=[WarmCopies(size, threads, [size / rate]) for threads in (1, 2)],
         just_freed=just_freed,
-        freed_before=NewMemory(bytes=rate, faults=faults, seconds=[6.0]),
+        freed_before=NewMemory(bytes=rate, faults=faults, seconds=[13.5]),
         huge_pages=just_freed,
         pickle_bytes=1,
         pickle_seconds=[1.0],

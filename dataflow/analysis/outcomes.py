@@ -2,7 +2,8 @@
 """Compare predictions with the campaign that was measured after them.
 
 A prediction that was made after the measurement proves nothing. So a file of predictions names its time and the boot of
-the machine, and only campaigns of this boot count in which each run has started later.
+the machine, and only campaigns of this boot count in which each run has started later. A campaign counts only for the
+last predictions before it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,15 +33,32 @@ class PredictedTime:
         return low <= self.mean_seconds <= high
 
 
-def find_outcomes(file: PredictionFile, campaigns: Campaigns) -> list[PredictedTime]:
+def find_all_outcomes(
+    files: Sequence[PredictionFile], campaigns: Campaigns
+) -> list[list[PredictedTime]]:
+    """Return for each file, of which the oldest is first, what the campaign after it has measured; [] without one."""
+    outcomes = []
+    for position, file in enumerate(files):
+        later = [other for other in files[position + 1 :] if other.boot == file.boot]
+        until = later[0].predicted_at if later else None
+        outcomes.append(find_outcomes(file, campaigns, until))
+    return outcomes
+
+
+def find_outcomes(
+    file: PredictionFile, campaigns: Campaigns, until: str | None = None
+) -> list[PredictedTime]:
     """Return what a campaign after these predictions has measured on their boot; [] if there is none.
 
-    Of several, it is the one with most of the predicted configurations, because one may have been interrupted.
+    until: the time of the next predictions for this boot; campaigns after it count for those. Of several campaigns, it
+    is the one with most of the predicted configurations, because one may have been interrupted.
     """
     best: list[PredictedTime] = []
     for results in campaigns.values():
         measured = [result for result in results if result.status == "ok"]
         if not measured or not is_later(file, measured):
+            continue
+        if until and any(run.started_at > until for run in measured[0].ok_runs):
             continue
         outcomes = compare(file.predictions, measured)
         if len(outcomes) > len(best):

@@ -19,8 +19,8 @@ WAIT_SECONDS = 1  # for the answer; a stopped process gives none
 _POLL_SECONDS = 0.02
 _FRAME = re.compile(r'^  File "(?P<path>.*)", line (?P<line>\d+) in (?P<function>.*)$')
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
-# Where threads of Ray and of the suite wait for work.
-_IDLE_FUNCTIONS = ("main_loop", "_run_actor", "wait_for_call")
+# Where threads of the suite and of Ray wait for work, by function or by file.
+_IDLE_FUNCTIONS = ("answer_calls", "main_loop", "listen_error_messages", "_monitor_failures")
 _IDLE_FILES = ("gc_collect_manager.py",)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from common.record import Seconds
 from dataflow.errors import RecordError
 
+SMALL_PAGE_BYTES = 4096
 PAUSE_SECONDS = 5.0  # after which a virtual machine has given free memory back to its host
 
 
@@ -63,9 +64,14 @@ class MachineSamples(msgspec.Struct, kw_only=True):
         )
 
     def fault_seconds(self, memory: NewMemory) -> list[float]:
-        """Return what a page fault adds to a copy by one thread, for each copy into new memory."""
+        """Return what a page fault adds to a copy by one thread, for each copy into new memory.
+
+        A page fault is one of SMALL_PAGE_BYTES, of which costs count: where the kernel maps huge pages at once, this is
+        the share of a small page.
+        """
         warm = memory.bytes / median(self.copies_of(memory.bytes, 1).rates)
-        return [(seconds - warm) / max(1, memory.faults) for seconds in memory.seconds]
+        pages = max(1, memory.faults, memory.bytes / SMALL_PAGE_BYTES)
+        return [(seconds - warm) / pages for seconds in memory.seconds]
 
 
 def load_machine(path: Path) -> MachineSamples:

@@ -4,11 +4,14 @@
 from collections.abc import Mapping, Sequence
 
 from dataflow.analysis.campaigns import Row
+from dataflow.analysis.left_out import LeftOutTime
+from dataflow.analysis.outcomes import rms_error
 from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.machine import describe_gpus
 from dataflow.report.campaign_tables import format_boots, format_memory
-from dataflow.report.gpu_tables import ScriptResults
+from dataflow.report.machine_columns import divide_means
+from dataflow.report.outcome_tables import format_factor
 from dataflow.report.tables import Section, format_milliseconds, format_range, format_significant
 from dataflow.units import format_bytes
 
@@ -22,11 +25,15 @@ MICROSECOND = 1e-6
 
 
 def build_three_answers(
-    by_name: Mapping[str, Row], stored: CostFile, on_gpus: ScriptResults | None = None
+    by_name: Mapping[str, Row],
+    stored: CostFile,
+    left_out: Sequence[LeftOutTime] = (),
+    on_gpus: str = "",
 ) -> Section:
-    """Return three changes with what an iteration costs after them, and what the two scripts took on GPUs.
+    """Return three changes with what an iteration costs after them, and what was measured on GPUs.
 
-    The section is empty if one of the changes was not measured.
+    left_out: times of machines that were predicted from the others. The section is empty if one of the changes was not
+    measured.
     """
     if not by_name.keys() >= {*NAMES}:
         return Section(NAME, "")
@@ -34,18 +41,21 @@ def build_three_answers(
     of_table = [cost for cost in stored.costs if cost.table == TABLE]
     costs = {cost.configuration: cost for cost in of_table if cost.configuration in NAMES}
     described = {name: describe_cost(costs.get(name)) for name in NAMES}
+    gains = {name: describe_gain(by_name[name], by_name[BASELINE]) for name in NAMES}
     answers = [
         "1. **Pass references on; don't call `ray.get` in the driver.** Through the driver, an iteration costs "
-        f"{described[BASELINE]}; with references, it costs {described[SIMPLEST]}.",
+        f"{described[BASELINE]}; with references, it costs {described[SIMPLEST]}{gains[SIMPLEST]}.",
         "2. **Keep freed memory, with four environment variables.** References then cost "
-        f"{described[KEPT]}, and need {format_memory(by_name[KEPT])} GiB of memory instead of "
+        f"{described[KEPT]}{gains[KEPT]}, and need {format_memory(by_name[KEPT])} GiB of memory instead of "
         f"{format_memory(by_name[SIMPLEST])} GiB.",
-        f"3. **Or compile the calls into a graph.** Then an iteration costs {described[GRAPH]}.",
+        "3. **Or compile the calls into a graph.** Then an iteration costs "
+        f"{described[GRAPH]}{gains[GRAPH]}.",
     ]
-    messages = describe_messages(rows[0], [*costs.values()])
+    of_answers = [item for item in left_out if item.table == TABLE and item.configuration in NAMES]
+    messages = describe_messages(rows[0], [*costs.values()], of_answers)
     parts = [messages, "\n".join(answers), describe_machines(rows, stored)]
     if on_gpus:
-        parts.append(f"**On a GPU:** {on_gpus.text} More is [here](docs/cluster.md#gpus).")
+        parts.append(f"**On a GPU:** {on_gpus} More is [here](docs/cluster.md#gpus).")
     return Section(NAME, "", "\n\n".join(parts))
 
 
@@ -61,8 +71,19 @@ def describe_cost(cost: StoredCost | None) -> str:
     return f"{copies} copies, {faults} page faults and {rest} ms that neither explains"
 
 
-def describe_messages(row: Row, costs: Sequence[StoredCost]) -> str:
-    """Return what an iteration sends, on how many machines its cost was fitted, and with which error."""
+def describe_gain(row: Row, other: Row) -> str:
+    """Return a part of a sentence: how many times as fast a configuration is, by machine; "" if that is not known."""
+    gains = divide_means(row, other)
+    return f" (here, {format_range([*gains.values()])} times as fast)" if gains else ""
+
+
+def describe_messages(
+    row: Row, costs: Sequence[StoredCost], left_out: Sequence[LeftOutTime]
+) -> str:
+    """Return what an iteration sends, on how many machines its cost was fitted, and with which error.
+
+    left_out: the times of these configurations on machines that were left out of the fit.
+    """
     workload = row.newest.workload
     size = format_bytes(workload.bytes_per_iteration)
     text = f"One iteration sends {size} in {len(workload.edges)} messages."
@@ -70,10 +91,22 @@ def describe_messages(row: Row, costs: Sequence[StoredCost]) -> str:
         return text
     machines = min(cost.machines for cost in costs)
     error = 100 * max(cost.error for cost in costs)
-    return (
-        f"{text} Its time depends on the machine. Computed from copies of all these bytes and from page faults, both "
-        f"fitted or counted on our {machines} machines, it misses the times there by {error:.0f} % (rms) or less:"
-    )
+    parts = [
+        f"{text} Its time depends on the machine, so here is what it costs: copies of all these bytes (fitted), and "
+        f"page faults (counted). Times that follow from them differ by {error:.0f} % (rms) or less from those of our "
+        f"{machines} machines"
+    ]
+    pairs = [
+        (item.predicted_seconds, item.measured_seconds)
+        for item in left_out
+        if item.predicted_seconds is not None
+    ]
+    if pairs:
+        factor = format_factor(1 + rms_error(pairs))
+        parts.append(
+            f"and by a factor of {factor} from those of a machine that was left out of the fit"
+        )
+    return f"{', '.join(parts)} ([more](docs/method.md#another-machine)):"
 
 
 def describe_machines(rows: Sequence[Row], stored: CostFile) -> str:

@@ -158,6 +158,26 @@ def load_script_results(folder: Path = SCRIPT_RECORDS) -> ScriptResults | None:
     return ScriptResults(queues[0], min(graphs, key=lambda result: result.typical_seconds))
 
 
+def describe_gpu_times(results: Sequence[Result], folder: Path = SCRIPT_RECORDS) -> str:
+    """Return what the two scripts took on GPUs, and the suite's fastest copy to keep; "" without both scripts."""
+    scripts = load_script_results(folder)
+    if scripts is None:
+        return ""
+    size = scripts.queues.workload.bytes_per_iteration
+    copies = []
+    for result in filter(is_measured, results):
+        is_copy = tables.readers_of(result) == tables.COPY_TO_KEEP
+        if is_copy and result.workload.bytes_per_iteration == size:
+            copies.append(result)
+    if not copies:
+        return scripts.text
+    fastest = min(copies, key=lambda result: result.typical_seconds)
+    time = f"{format_milliseconds(fastest.typical_seconds)} ms per iteration"
+    return (
+        f"{scripts.text} In the suite, the fastest copy to keep was `{fastest.name}`, with {time}."
+    )
+
+
 def build_scripts(measured: ScriptResults | None) -> Section:
     """Return the times of the two scripts on GPUs, beside those of the demo."""
     if measured is None:

@@ -74,7 +74,9 @@ def outcome_sections(
     sections = []
     for file, measured in zip(files, outcomes, strict=True):
         if measured:
-            title = f"Boot {file.boot}, predicted on {file.predicted_at[:10]}"
+            day = file.predicted_at[:10]
+            time = file.predicted_at[11:16]
+            title = f"Boot {file.boot}, predicted on {day} at {time}"
             table = make_table(measured, COLUMNS)
             sections.append(Section(NAME, title, say_outcome(file, measured), table))
     return sections or [Section(NAME, "", NONE_YET)]

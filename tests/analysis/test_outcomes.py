@@ -13,7 +13,12 @@ from dataflow.analysis.kept_predictions import (
     load_predictions,
     predict_campaign,
 )
-from dataflow.analysis.outcomes import PredictedTime, find_outcomes, rms_error
+from dataflow.analysis.outcomes import (
+    PredictedTime,
+    find_all_outcomes,
+    find_outcomes,
+    rms_error,
+)
 from dataflow.analysis.stored_costs import load_costs
 from dataflow.commands import predict
 from dataflow.errors import RecordError, UsageError
@@ -32,7 +37,8 @@ def make_machine() -> MachineSamples:
         WarmCopies(64 * MIB, 1, [64 * MIB / 8e9]),
         WarmCopies(64 * MIB, 2, [64 * MIB / 16e9]),
     ]
-    new = NewMemory(bytes=64 * MIB, faults=1000, seconds=[64 * MIB / 8e9 + 1000 * 1e-6])
+    pages = 64 * MIB // 4096
+    new = NewMemory(bytes=64 * MIB, faults=pages, seconds=[64 * MIB / 8e9 + pages * 1e-6])
     return MachineSamples(
         measured_at=BEFORE, environment={}, warm_copies=copies, just_freed=new, freed_before=new, huge_pages=new,
         pickle_bytes=1, pickle_seconds=[1.0], hash_bytes=1, hash_seconds=[1.0], round_trip_seconds=[1.0],
@@ -88,6 +94,15 @@ def test_predictions_count_for_a_campaign_of_their_boot_that_was_measured_later(
 def test_no_other_predictions_count(campaigns, newest_boot, boot, predicted_at):
     file = make_file(boot or newest_boot, predicted_at)
     assert find_outcomes(file, campaigns) == []
+
+
+def test_a_campaign_counts_for_the_last_predictions_before_it_only(campaigns, newest_boot):
+    *_, newest = campaigns.values()
+    day_before = "2020-01-02T00:00:00+00:00"
+    files = [make_file(newest_boot), make_file("another boot"), make_file(newest_boot, day_before)]
+    first, other, last = find_all_outcomes(files, {"newest": newest})
+    assert (first, other) == ([], [])
+    assert last == find_outcomes(files[0], {"newest": newest}) != []
 
 
 def test_the_error_is_the_root_mean_square_of_ratios():

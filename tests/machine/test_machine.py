@@ -73,7 +73,7 @@ def test_copies_are_by_powers_of_two_and_by_all_cores(cores, counts):
 def make_machine(**values) -> samples.MachineSamples:
     """Return a machine whose copies of 1 GB take 0.1 s by one thread, and 0.05 s by two."""
     warm = [samples.WarmCopies(10**9, threads, [0.1 / threads]) for threads in (1, 2)]
-    memory = samples.NewMemory(10**9, 100_000, [0.3, 0.5])
+    memory = samples.NewMemory(10**9, 250_000, [0.3, 0.5])
     known = {
         "measured_at": "", "environment": {}, "warm_copies": warm, "just_freed": memory, "freed_before": memory,
         "huge_pages": memory, "pickle_bytes": 1, "pickle_seconds": [1.0], "hash_bytes": 1, "hash_seconds": [1.0],
@@ -84,7 +84,14 @@ def make_machine(**values) -> samples.MachineSamples:
 
 def test_a_page_fault_takes_what_a_copy_into_new_memory_takes_longer():
     machine = make_machine()
-    assert machine.fault_seconds(machine.just_freed) == pytest.approx([2e-6, 4e-6])
+    assert machine.fault_seconds(machine.just_freed) == pytest.approx([0.8e-6, 1.6e-6])
+
+
+def test_a_huge_page_counts_as_its_small_pages():
+    machine = make_machine(just_freed=samples.NewMemory(2**30, 512, [0.4]))
+    (price,) = machine.fault_seconds(machine.just_freed)
+    warm = 0.1 * 2**30 / 10**9
+    assert price == pytest.approx((0.4 - warm) / 2**18)
 
 
 def test_copies_by_more_threads_than_there_are_cores_are_those_of_all():

@@ -14,6 +14,7 @@ from dataflow.report.gpu_tables import (
     answer_gpus,
     build_cards,
     build_scripts,
+    describe_gpu_times,
     gpu_sections,
     load_script_results,
 )
@@ -82,6 +83,16 @@ def test_the_two_scripts_stand_beside_the_demo_with_the_times_of_100_iterations(
     assert [row["transport"] for row in table] == ["driver-queue", "cuda-ipc"]
     assert [row["iterations"] for row in table] == ["20", "20"]
     assert [row["x host copies"] for row in table] == ["60", "4"]
+
+
+def test_readme_has_the_scripts_and_the_fastest_copy_to_keep(tmp_path):
+    write_scripts(tmp_path, "store driver-queue", "graph cuda-ipc")
+    views = on_gpu("cuda-ipc", 0.03, runtime="rdt", run={"readers_own_a_copy": False})
+    records = [on_gpu("refs", 0.5), on_gpu("shm", 0.11, runtime="graph"), views]
+    text = describe_gpu_times(group_results(records), tmp_path)
+    assert text.endswith("the fastest copy to keep was `graph shm`, with 110 ms per iteration.")
+    assert describe_gpu_times([], tmp_path).endswith("between its own GPUs.")
+    assert describe_gpu_times(group_results(records), tmp_path / "none") == ""
 
 
 @pytest.mark.parametrize("names", [(), ("store driver-queue",), ("graph shm",)])

@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 from made_records import write_campaign
 
+from dataflow.analysis.left_out import LeftOutTime
 from dataflow.analysis.stored_costs import CostFile, FittedMachine, StoredCost
 from dataflow.records.schema import ProcessCost
 from dataflow.report.front_page import build_three_answers
@@ -27,14 +28,14 @@ def headline(tmp_path):
     for boot in ("a", "b", "c"):
         environment = {"clock_code": "a", "boot": boot, "versions": {"ray": "2.60.0", "torch": "2"}}
         times = []
-        for name, flags, gib in (
-            ("store driver-queue", {}, 7),
-            ("store refs", {}, 6),
-            ("store refs", KEPT, 11),
-            ("graph shm", {}, 5),
+        for name, flags, gib, seconds in (
+            ("store driver-queue", {}, 7, 3.0),
+            ("store refs", {}, 6, 2.0),
+            ("store refs", KEPT, 11, 0.5),
+            ("graph shm", {}, 5, 1.0),
         ):
             processes = {"driver": ProcessCost(peak_memory_bytes=gib * GIB)}
-            times.append((name, flags, 1.0, {"processes": processes}))
+            times.append((name, flags, seconds, {"processes": processes}))
         write_campaign(tmp_path / boot, *times, environment=environment)
     return {row.newest.name: row for row in load_rows(tmp_path)}
 
@@ -77,24 +78,39 @@ def test_the_three_answers_have_copies_page_faults_what_they_leave_and_memory(he
     first, *answers, last = text.replace("\n\n", "\n").split("\n")
     assert first.startswith("One iteration sends 448 MiB in 5 messages. ")
     assert first.endswith(
-        "fitted or counted on our 3 machines, it misses the times there by 7 % (rms) or less:"
+        "differ by 7 % (rms) or less from those of our 3 machines ([more](docs/method.md#another-machine)):"
     )
     assert answers[0].endswith(
         "Through the driver, an iteration costs 18 copies and 680,000 page faults; "
-        "with references, it costs 14 copies and 410,000 page faults."
+        "with references, it costs 14 copies and 410,000 page faults (here, 1.5 times as fast)."
     )
     assert answers[1].endswith(
-        "References then cost 4.4 copies, 11,000 page faults and 130 ms that neither explains, "
-        "and need 11 GiB of memory instead of 6 GiB."
+        "References then cost 4.4 copies, 11,000 page faults and 130 ms that neither explains "
+        "(here, 6 times as fast), and need 11 GiB of memory instead of 6 GiB."
     )
-    assert answers[2].endswith("Then an iteration costs 2.4 copies and 110,000 page faults.")
+    assert answers[2].endswith("costs 2.4 copies and 110,000 page faults (here, 3 times as fast).")
     assert "take 23 to 47 ms for such a copy, and a page fault takes 1.2 to 1.5 µs." in last
     assert last.endswith("on CPUs, from 3 boots of machines with 2 cores and no GPU.")
 
 
+def test_the_answers_say_how_far_off_machines_are_that_were_left_out(headline):
+    def make(configuration, predicted, table="headline"):
+        return LeftOutTime(configuration, table, "a", 1.0, predicted)
+
+    left_out = [
+        make("store refs", 1.25),
+        make("graph shm", 0.8),
+        make("graph shm", 9.0, table="weights"),
+        make("torch gloo", 9.0),
+        make("store driver-queue", None),
+    ]
+    text = build_three_answers(headline, make_costs(), left_out).sentence
+    assert "and by a factor of 1.25 from those of a machine that was left out of the fit" in text
+
+
 def test_an_answer_says_if_copies_and_page_faults_do_not_explain_it(headline):
     text = build_three_answers(headline, make_costs()).sentence
-    assert "an iteration costs a time that copies and page faults do not explain." in text
+    assert "an iteration costs a time that copies and page faults do not explain (" in text
 
 
 def test_there_are_no_answers_if_one_of_the_configurations_was_not_measured(headline):
