@@ -379,7 +379,7 @@ def describe_machine(records: Sequence[ScriptRecord]) -> Machine:
     for record in records:
         speeds += memcpy_speeds(record)
     if speeds:
-        details.append(f"copies {format_number(median(speeds))} GB/s")
+        details.append(f"one thread copies {format_number(median(speeds))} GB/s")
     return Machine(name, ", ".join(details))
 
 
