@@ -18,12 +18,12 @@ class Reader:
         construct = RDTManager.__init__
 
         def construct_slowly(manager):
-            time.sleep(0.5)
-            self.made.append(construct(manager))
+            self.made.append(time.sleep(0.5))
+            construct(manager)
 
         RDTManager.__init__ = construct_slowly
         if is_repaired:
-            ray.experimental.wait_tensor_freed(torch.empty(0))  # of any tensor
+            ray.experimental.wait_tensor_freed(torch.empty(0))  # any tensor will do
 
     def read(self, tensor):
         return tensor[-1].item()
@@ -34,7 +34,7 @@ class Reader:
 
 
 ray.init(include_dashboard=False, log_to_driver=False)
-for name, reader in {"as it is": Reader.remote(False), "repaired": Reader.remote(True)}.items():
+for name, reader in {"slowed": Reader.remote(False), "repaired": Reader.remote(True)}.items():
     tensor = ray.put(torch.ones(2**20), _tensor_transport="nixl")
     arrived, _ = ray.wait([reader.read.remote(tensor)], timeout=20)
     print(name, "arrived" if arrived else "did not arrive", ray.get(reader.count.remote()))

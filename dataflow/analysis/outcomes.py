@@ -36,7 +36,7 @@ class PredictedTime:
 def find_all_outcomes(
     files: Sequence[PredictionFile], campaigns: Campaigns
 ) -> list[list[PredictedTime]]:
-    """Return for each file, of which the oldest is first, what the campaign after it has measured; [] without one."""
+    """Return for each file what the campaign after it has measured; [] without one. files: the oldest first."""
     outcomes = []
     for position, file in enumerate(files):
         later = [other for other in files[position + 1 :] if other.boot == file.boot]
@@ -58,12 +58,17 @@ def find_outcomes(
         measured = [result for result in results if result.status == "ok"]
         if not measured or not is_later(file, measured):
             continue
-        if until and any(run.started_at > until for run in measured[0].ok_runs):
+        if until and started_after(measured, until):
             continue
         outcomes = compare(file.predictions, measured)
         if len(outcomes) > len(best):
             best = outcomes
     return best
+
+
+def started_after(measured: Sequence[Result], moment: str) -> bool:
+    """Return whether a run of a campaign has started after a moment (ISO 8601)."""
+    return any(run.started_at > moment for result in measured for run in result.ok_runs)
 
 
 def is_later(file: PredictionFile, measured: Sequence[Result]) -> bool:

@@ -66,8 +66,8 @@ class MachineSamples(msgspec.Struct, kw_only=True):
     def fault_seconds(self, memory: NewMemory) -> list[float]:
         """Return what a page fault adds to a copy by one thread, for each copy into new memory.
 
-        A page fault is one of SMALL_PAGE_BYTES, of which costs count: where the kernel maps huge pages at once, this is
-        the share of a small page.
+        It is that of a page of SMALL_PAGE_BYTES, because stored costs count those. Where the kernel maps huge pages, it
+        is the share of such a page.
         """
         warm = memory.bytes / median(self.copies_of(memory.bytes, 1).rates)
         pages = max(1, memory.faults, memory.bytes / SMALL_PAGE_BYTES)

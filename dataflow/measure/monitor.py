@@ -2,7 +2,8 @@
 """Follow the driver process of a run until it ends or must be ended, and find out what went wrong.
 
 `run_beside` runs another flow beside it (--beside).
-The monitor asks no process anything, because a process that hangs does not answer.
+The monitor depends on no answer of a process, because one that hangs may give none. It only asks an actor that is stuck
+where its threads are, by a signal.
 """
 
 import dataclasses
@@ -295,7 +296,7 @@ class Monitor:
         return self._find_late_actor(received, processes)
 
     def _find_late_actor(self, received: Mapping[str, int], known: Mapping[str, int]) -> str:
-        """Return which actor has not passed on the message of the open iteration, and where its threads are.
+        """Return which actor has not received the message of the open iteration, and where its threads are.
 
         received: the number of each worker's last message; known: the processes of the workers on this machine.
         """
@@ -313,7 +314,7 @@ class Monitor:
         return f"all actors received their messages, but the result did not reach the driver{place}"
 
     def _describe_waits(self, worker: str, known: Mapping[str, int]) -> str:
-        """Return a part of a message: where the threads of a worker on this machine are; "" if it does not answer."""
+        """Return a part of a message: where the threads of a worker on this machine are; "" if none is at work."""
         if worker not in known:
             return ""
         waits = name_waits(ask_for_stacks(self.plan.run_folder, known[worker]))

@@ -15,6 +15,7 @@ from dataflow.report.tables import Column, Section, format_milliseconds, make_ta
 from dataflow.units import format_bytes
 
 NO_FAILURE = "-"
+INTERRUPTED = "interrupted"  # beginning of the reason of a run that its user ended
 IS_OVERWRITTEN = "The next message overwrites the buffer, so no page of it is new."
 NO_PRODUCER = "The times have no copy by the producer."
 # What readers get besides copies to keep, and why that takes less time.
@@ -77,12 +78,16 @@ def build_one_node(rows: Sequence[Row]) -> Section:
 
 
 def count_failures(row: Row) -> str:
-    """Return how many runs of a configuration failed in all campaigns, as "1 of 15"; "-" if none did."""
+    """Return how many runs of a configuration failed in all campaigns, as "1 of 15"; "-" if none did.
+
+    A run that its user interrupted is neither.
+    """
     count = 0
     failed = 0
     for pair in row.pairs.values():
-        count += len(pair.new.runs)
-        failed += sum(run.status == "failed" for run in pair.new.runs)
+        ended = [run for run in pair.new.runs if not (run.reason or "").startswith(INTERRUPTED)]
+        count += len(ended)
+        failed += sum(run.status == "failed" for run in ended)
     return f"{failed} of {count}" if failed else NO_FAILURE
 
 

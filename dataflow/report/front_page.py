@@ -72,9 +72,11 @@ def describe_cost(cost: StoredCost | None) -> str:
 
 
 def describe_gain(row: Row, other: Row) -> str:
-    """Return a part of a sentence: how many times as fast a configuration is, by machine; "" if that is not known."""
+    """Return a part of a sentence: how many times as fast as `other` a row is on all machines; "" if not known."""
     gains = divide_means(row, other)
-    return f" (here, {format_range([*gains.values()])} times as fast)" if gains else ""
+    if not gains:
+        return ""
+    return f" (here, {format_range([*gains.values()])} times as fast as through the driver)"
 
 
 def describe_messages(

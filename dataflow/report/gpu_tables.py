@@ -173,9 +173,7 @@ def describe_gpu_times(results: Sequence[Result], folder: Path = SCRIPT_RECORDS)
         return scripts.text
     fastest = min(copies, key=lambda result: result.typical_seconds)
     time = f"{format_milliseconds(fastest.typical_seconds)} ms per iteration"
-    return (
-        f"{scripts.text} In the suite, the fastest copy to keep was `{fastest.name}`, with {time}."
-    )
+    return f"{scripts.text} In the suite (one run each), the fastest copy to keep was `{fastest.name}`, with {time}."
 
 
 def build_scripts(measured: ScriptResults | None) -> Section:

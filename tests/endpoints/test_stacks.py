@@ -3,6 +3,7 @@
 
 import multiprocessing
 import signal
+import subprocess
 import sysconfig
 from pathlib import Path
 
@@ -26,6 +27,10 @@ Thread 0x00007f0000000001 (most recent call first):
   File "/site-packages/ray/rdt_store.py", line 285 in wait_and_pop_object
   File "/site-packages/ray/worker.py", line 950 in deserialize_objects
 
+Thread 0x00007f0000000003 (most recent call first):
+  File "/site-packages/ray/_private/worker.py", line 3009 in wait
+  File "/site-packages/ray/rdt_manager.py", line 300 in _monitor_failures
+
 Current thread 0x00007f0000000000 (most recent call first):
   File "/site-packages/ray/_private/worker.py", line 1069 in main_loop
   File "/site-packages/ray/default_worker.py", line 323 in <module>
@@ -36,6 +41,7 @@ def wait_in_c(folder, is_ready):
     """Wait as a library does that keeps the interpreter's lock. The handler ends one pause, so there are more."""
     import ctypes
 
+    (folder / "progress").touch()
     write_stacks_on_signal(folder)
     is_ready.set()
     pause = ctypes.PyDLL(None).pause
@@ -68,10 +74,13 @@ def test_a_process_that_is_stopped_or_has_no_handler_gives_no_stacks(
     monkeypatch.setattr(stacks, "WAIT_SECONDS", 0.2)
     stacks.os.kill(waiting.pid, signal.SIGSTOP)
     assert ask_for_stacks(tmp_path, waiting.pid) == ""
-    stacks.os.kill(waiting.pid, signal.SIGCONT)
-    stacks_path(tmp_path, waiting.pid).unlink()
-    assert ask_for_stacks(tmp_path, waiting.pid) == ""
-    assert waiting.is_alive()
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        stacks_path(tmp_path, sleeper.pid).touch()  # of an earlier process with this id
+        assert ask_for_stacks(tmp_path, sleeper.pid) == ""
+        assert sleeper.poll() is None
+        sleeper.kill()
+        sleeper.wait()
+        assert ask_for_stacks(tmp_path, sleeper.pid) == ""
 
 
 def test_threads_that_wait_for_work_are_left_out():
@@ -79,6 +88,6 @@ def test_threads_that_wait_for_work_are_left_out():
 
 
 def test_without_the_folder_of_the_run_nothing_is_written(tmp_path):
-    elsewhere = tmp_path / "of another machine"
-    write_stacks_on_signal(elsewhere)
-    assert not elsewhere.exists()
+    for elsewhere in (tmp_path, tmp_path / "of another machine"):
+        write_stacks_on_signal(elsewhere)
+    assert [*tmp_path.iterdir()] == []

@@ -219,6 +219,22 @@ def test_the_bar_says_what_is_started_until_the_first_iteration(plan, made, monk
     assert "1/" in terminal.getvalue() and "iterations" in terminal.getvalue()
 
 
+def test_an_actor_that_is_stuck_says_where(plan, made, monkeypatch):
+    asked = []
+
+    def ask(folder, pid):
+        asked.append((folder, pid))
+        return 'Thread 0x1:\n  File "/ray/rdt_store.py", line 323 in _wait_object'
+
+    monkeypatch.setattr(monitor, "ask_for_stacks", ask)
+    made.progress.began(1)
+    for name in NAMES[1:]:
+        ProgressTable(plan.run_folder, NAMES, plan.total_iterations, name)
+    place = "it is in _wait_object (rdt_store.py:323)"
+    assert made.diagnose([]) == f"policy is stuck after iteration 0: {place}"
+    assert asked == [(plan.run_folder, os.getpid())]
+
+
 def test_run_without_progress_times_out(plan, made, monkeypatch):
     monkeypatch.setattr(monitor, "MIN_START_SECONDS", 0.2)
     object.__setattr__(plan.options, "timeout", 0.1)

@@ -344,7 +344,7 @@ def slopes_over_page_faults():
     return slopes
 
 
-@says("docs/page-faults.md", "In the last campaign, it was {} to {} µs in the four configurations")
+@says("docs/page-faults.md", "-10fb, the slope was {} to {} µs in the four configurations")
 def slopes_of_kept_memory_in_the_last_campaign():
     *_, (_, newest) = load_campaigns(RESULTS / "campaigns").items()
     slopes = []
@@ -358,7 +358,7 @@ def slopes_of_kept_memory_in_the_last_campaign():
 
 
 @says("docs/page-faults.md", "the demo's queues took {} ms per iteration and `graph shm` {} ms, "
-      "instead of {} and {} ms in the campaign just before.")  # fmt: skip
+      "instead of {} and {} ms in the campaign just before")  # fmt: skip
 def times_with_huge_pages_for_all_memory():
     (check,) = [file for file in load_checks() if file.state == "huge pages for all memory"]
     measured = {item.predicted.configuration: item.measured_seconds for item in check.checked}
@@ -502,7 +502,10 @@ def estimate_of_page_faults():
     return estimate * 1e3, saved * 1e3
 
 
-@says("docs/rdt.md", "{} of {} runs of `rdt nixl --huge-pages` ([results.md](results.md)) hung so")
+@says(
+    "docs/rdt.md",
+    "{} of {} runs of `rdt nixl --huge-pages` ([results.md](results.md)) hung in its first",
+)
 def runs_that_hung_in_their_first_iteration():
     return count_hung(find("published", "rdt nixl --huge-pages"))
 

@@ -82,13 +82,15 @@ def test_the_three_answers_have_copies_page_faults_what_they_leave_and_memory(he
     )
     assert answers[0].endswith(
         "Through the driver, an iteration costs 18 copies and 680,000 page faults; "
-        "with references, it costs 14 copies and 410,000 page faults (here, 1.5 times as fast)."
+        "with references, it costs 14 copies and 410,000 page faults (here, 1.5 times as fast as through the driver)."
     )
     assert answers[1].endswith(
         "References then cost 4.4 copies, 11,000 page faults and 130 ms that neither explains "
-        "(here, 6 times as fast), and need 11 GiB of memory instead of 6 GiB."
+        "(here, 6 times as fast as through the driver), and need 11 GiB of memory instead of 6 GiB."
     )
-    assert answers[2].endswith("costs 2.4 copies and 110,000 page faults (here, 3 times as fast).")
+    assert answers[2].endswith(
+        "costs 2.4 copies and 110,000 page faults (here, 3 times as fast as through the driver)."
+    )
     assert "take 23 to 47 ms for such a copy, and a page fault takes 1.2 to 1.5 µs." in last
     assert last.endswith("on CPUs, from 3 boots of machines with 2 cores and no GPU.")
 

@@ -124,6 +124,6 @@ def test_without_the_repair_two_managers_are_made_and_the_first_tensor_does_not_
     require_nixl()
     done = run_with_a_cluster_of_its_own(EXAMPLES / "rdt_hang.py")
     lines = [line for line in done.stdout.splitlines() if "managers" in line]
-    assert lines == ["as it is did not arrive managers: 2", "repaired arrived managers: 1"], (
+    assert lines == ["slowed did not arrive managers: 2", "repaired arrived managers: 1"], (
         done.stderr
     )

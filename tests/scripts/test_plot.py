@@ -103,7 +103,7 @@ def test_each_machine_has_its_own_time_and_ratio(plot, write, tmp_path):
         "graph shm takes 2.00 times as long as store driver-queue on New, boot 7c6c" + NOT_JUDGED,
     ]
     chart = (tmp_path / "benchmark_result.svg").read_text()
-    assert "Old, 2 CPUs, 8 GiB, copies" in chart and "New, boot 7c6c, 2 CPUs" in chart
+    assert "Old, 2 CPUs, 8 GiB, one thread copies" in chart and "New, boot 7c6c, 2 CPUs" in chart
 
 
 def test_only_equal_work_of_the_two_scripts_is_compared(plot, write, tmp_path):
