@@ -36,5 +36,5 @@ class Reader:
 ray.init(include_dashboard=False, log_to_driver=False)
 for name, reader in {"slowed": Reader.remote(False), "repaired": Reader.remote(True)}.items():
     tensor = ray.put(torch.ones(2**20), _tensor_transport="nixl")
-    arrived, _ = ray.wait([reader.read.remote(tensor)], timeout=20)
+    arrived, _ = ray.wait([reader.read.remote(tensor)], timeout=60)
     print(name, "arrived" if arrived else "did not arrive", ray.get(reader.count.remote()))

@@ -157,7 +157,9 @@ def _break(kind: str) -> None:
         case "segfault":
             ctypes.string_at(0)
         case "hang":
-            ctypes.PyDLL(None).pause()  # in C, without releasing the interpreter's lock
+            pause = ctypes.PyDLL(None).pause  # in C, without releasing the interpreter's lock
+            while True:  # a signal ends one of them
+                pause()
         case "raise":
             raise OSError("injected fault")
         case "garbage":  # as a library that writes where it should not
