@@ -5,6 +5,8 @@
 # make quick                the suite quick: seven configurations with a quarter of the payload (three minutes)
 # make campaign             the configurations that carry an answer, three runs each (an hour); compare with others. On a
 #                           new boot first: python3 -m dataflow predict --campaign, and commit the file
+# make huge-pages           six configurations while the kernel gives huge pages to private memory, to /dev/shm, to both, and
+#                           to neither; needs root (half an hour; docs/page-faults.md)
 # make published            five runs of all one-node tables (several hours), into results/run-published
 # make gpu                  the suite gpu (a quarter of an hour at most on one card); PY=python3 uses the machine's own packages
 # make test                 lint, and all tests except slow and long ones; ARGS adds flags of pytest
@@ -31,7 +33,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick campaign published gpu test test-raymeter test-slow test-all unit lint peers faults publish profile-examples profile-cost profile-versions put-gigabytes cases clean
+.PHONY: demo agreement run quick campaign huge-pages published gpu test test-raymeter test-slow test-all unit lint peers faults publish profile-examples profile-cost profile-versions put-gigabytes cases clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -64,6 +66,24 @@ run quick: .venv/installed
 campaign: .venv/installed-peers
 	$(PY) -m dataflow run --suite campaign --runs 3 \
 		--output results/campaigns/$$(date -u +%Y-%m-%dT%H%M)-$$(sha256sum < /proc/sys/kernel/random/boot_id | head -c 4)
+
+# Private memory and /dev/shm, as huge_pages.sh takes them. The settings take turns, in the second round backwards, so that
+# a machine that gets slower favours none. A configuration whose run fails (exit code 1) does not end the others.
+HUGE_PAGES ?= results/run-huge-pages
+FORWARDS := madvise-never always-never madvise-always always-always
+BACKWARDS := always-always madvise-always always-never madvise-never
+huge-pages: .venv/installed
+	for runs in 1 2 3; do \
+		settings="$(FORWARDS)"; \
+		[ $$runs != 2 ] || settings="$(BACKWARDS)"; \
+		for setting in $$settings; do \
+			mkdir -p $(HUGE_PAGES)/$$setting && \
+			sh dataflow/machine/huge_pages.sh $${setting%-*} $${setting#*-} \
+				$(PY) -m dataflow run --suite huge-pages --runs $$runs --continue --output $(HUGE_PAGES)/$$setting \
+				|| [ $$? = 1 ] || exit 1; \
+		done; \
+	done
+	$(PY) -m dataflow report $(HUGE_PAGES) --mixed
 
 published: .venv/installed-peers
 	$(PY) -m dataflow run --suite published --runs 5 --output $(NEW)

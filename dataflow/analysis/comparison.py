@@ -14,7 +14,7 @@ from dataflow.analysis.statistics import Ratio, ratio
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
 from dataflow.plan.options import normal_flags
-from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
+from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS, machine_values
 from dataflow.records.schema import Configuration, Workload
 
 
@@ -171,7 +171,7 @@ def check_one_machine(results: Sequence[Result], several_boots: bool = False) ->
         if not several_boots:
             groups[f"{table} are of different boots or kernels"] = MACHINE_KEYS
         for environment, (problem, keys) in product(result.environments, groups.items()):
-            machine = {key: environment.get(key) for key in keys}
+            machine = machine_values(environment, keys)
             expected = first.setdefault(problem, machine)
             difference = next(find_differences(expected, machine), None)
             if difference:

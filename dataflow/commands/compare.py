@@ -51,10 +51,10 @@ def count_runs(pair: Pair) -> str:
 
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
-    Column("flow and bytes per iteration", describe_workload, 3, is_text=True),
+    Column("flow and bytes per iteration", describe_workload, rank=3, is_text=True),
     *PAIR_COLUMNS,
-    Column("runs", count_runs, 2),
-    Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
+    Column("runs", count_runs, rank=2),
+    Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), rank=1),
 )
 
 
@@ -142,7 +142,7 @@ def print_pairs(pairs: Sequence[Pair]) -> None:
 
 CAMPAIGN_COLUMNS = (
     Column("configuration", lambda pair: pair[1].newest.label),
-    Column("baseline", lambda pair: pair[1].baseline.label, 1, is_text=True),
+    Column("baseline", lambda pair: pair[1].baseline.label, rank=1, is_text=True),
     Column("times as fast, OLD", lambda pair: format_factor(pair[0].factor)),
     Column("on another boot (95 %)", lambda pair: format_interval(pair[0].factor)),
     Column("NEW", lambda pair: format_significant(pair[1].factor.mean)),

@@ -272,8 +272,10 @@ def print_plans(
     runs = arguments.runs
     columns = (
         Column("configuration", lambda item: item.label),
-        Column("runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}", 1),
-        Column("memory", lambda item: format_bytes(item.plan.memory_bytes), 2),
+        Column(
+            "runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}", rank=1
+        ),
+        Column("memory", lambda item: format_bytes(item.plan.memory_bytes), rank=2),
         Column(
             "iterations take about",
             lambda item: format_iterations(durations, item.plan, item.skipped, runs),

@@ -26,7 +26,7 @@ from dataflow.plan.command_line import Planned, list_members, plan_transport
 from dataflow.plan.options import FLAGS
 from dataflow.records import files
 from dataflow.records.folder import RecordFolder
-from dataflow.records.machine import MACHINE_KEYS, describe_environment
+from dataflow.records.machine import MACHINE_KEYS, describe_environment, machine_values
 from dataflow.records.schema import Record, Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs
 
@@ -70,8 +70,11 @@ class Item:
         then = record.environments.get("0")
         if not then:
             return
-        for key in (*MACHINE_KEYS, "git_commit"):
-            if (now.get(key) or None) != (then.get(key) or None):
+        keys = (*MACHINE_KEYS, "git_commit")
+        values_now = machine_values(now, keys)
+        values_then = machine_values(then, keys)
+        for key in keys:
+            if values_now[key] != values_then[key]:
                 raise UsageError(
                     f"--continue: {self.label} was measured with another {key}: measure all again"
                 )

@@ -12,11 +12,12 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from common.facts import HUGE_PAGES
 from common.gpus import cuda_version, driver_version
 from common.origin import CHANGES, hash_boot, run_git
 from common.record import describe_machine
@@ -49,7 +50,19 @@ HARDWARE_KEYS = (
     "python",
     "versions",
 )
-MACHINE_KEYS = (*HARDWARE_KEYS, "kernel", "transparent_hugepages", "boot")
+MACHINE_KEYS = (
+    *HARDWARE_KEYS,
+    "kernel",
+    "transparent_hugepages",
+    "shared_memory_hugepages",
+    "boot",
+)
+# Of records from before a value was stored.
+OLDER_VALUES = {"shared_memory_hugepages": "never"}
+PRIVATE_HUGE_PAGES = HUGE_PAGES / "enabled"
+MOUNTS = Path("/proc/mounts")
+# A line of it with the options of /dev/shm, if its files are in memory.
+SHARED_MEMORY = re.compile(r"^\S+ /dev/shm tmpfs (\S+)", re.MULTILINE)
 
 
 def loaded_nccl_version() -> tuple[int, int, int] | None:
@@ -93,13 +106,27 @@ def read_variables() -> dict[str, str]:
     return variables
 
 
+def read_shared_memory_huge_pages() -> str | None:
+    """Return for which files in /dev/shm the kernel gives huge pages; None if they are not in memory.
+
+    That is the option huge= of the mount. Without it, no file has them (Linux, Documentation/filesystems/tmpfs.rst).
+    """
+    mounts = SHARED_MEMORY.findall(MOUNTS.read_text())
+    if not mounts:
+        return None
+    options = mounts[-1].split(",")
+    for option in options:
+        if option.startswith("huge="):
+            return option.removeprefix("huge=")
+    return "never"
+
+
 PROBES: dict[str, Callable[[], Any]] = {
     "virtual_machine": lambda: "hypervisor" in Path("/proc/cpuinfo").read_text(),
     # Another boot is another start of the machine, or another machine.
     "boot": hash_boot,
-    "transparent_hugepages": lambda: (
-        Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip()
-    ),
+    "transparent_hugepages": lambda: PRIVATE_HUGE_PAGES.read_text().strip(),
+    "shared_memory_hugepages": read_shared_memory_huge_pages,
     "kernel": platform.release,
     "python": platform.python_version,
     "versions": read_versions,
@@ -110,6 +137,12 @@ PROBES: dict[str, Callable[[], Any]] = {
     "git_dirty": lambda: bool(run_git(*CHANGES)),
     "variables": read_variables,
 }
+
+
+def machine_values(environment: dict[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """Return the values by which machines are told apart; None for those that are not known."""
+    known = OLDER_VALUES | environment
+    return {key: known.get(key) or None for key in keys}
 
 
 def hash_clock_code() -> str:
@@ -161,11 +194,24 @@ def describe_gpus(environment: dict[str, Any]) -> str:
     return ", ".join(texts)
 
 
+def chosen_huge_pages(environment: dict[str, Any]) -> str | None:
+    """Return for which private memory the kernel gives huge pages: always, madvise or never; None if it is unknown."""
+    setting = environment.get("transparent_hugepages") or ""
+    chosen = re.search(r"\[(\w+)\]", setting)
+    return chosen[1] if chosen else None
+
+
+def shared_huge_pages(environment: dict[str, Any]) -> str | None:
+    """Return for which files in /dev/shm the kernel gives huge pages; None if they are not in memory."""
+    return (OLDER_VALUES | environment)["shared_memory_hugepages"]
+
+
 def machine_line(environment: dict[str, Any]) -> str:
     """Return the machine and its versions in one line. Unknown values are shown as None, or huge pages as unknown."""
-    setting = environment.get("transparent_hugepages") or ""
-    chosen = re.search(r"\[(\w+)\]", setting)  # by the kernel
-    huge_pages = chosen[1] if chosen else "unknown"
+    huge_pages = chosen_huge_pages(environment) or "unknown"
+    shared = shared_huge_pages(environment) or "never"
+    if shared != "never":
+        huge_pages += f", in /dev/shm {shared}"
     cores = "virtual CPUs" if environment.get("virtual_machine") else "cores"
     parts = [
         f"{environment.get('logical_cpus')} {cores} of {environment.get('cpu_model')}",

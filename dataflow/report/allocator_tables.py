@@ -90,14 +90,13 @@ def run_means(result: Result) -> list[float]:
     return [fmean(run.seconds) for run in result.shown_runs if run.seconds]
 
 
-def format_mean_factor(row: AllocatorRow) -> str:
-    """Return how many times as fast a configuration is by the mean as with nothing set, and the 95 % interval."""
-    baseline = row.baseline
+def format_factor(baseline: Result | None, result: Result) -> str:
+    """Return how many times as fast a result is by the mean as the baseline, and the 95 % interval."""
     if baseline is None:
         return "-"
-    if baseline is row.result:
+    if baseline is result:
         return "1"
-    times = ratio(run_means(baseline), run_means(row.result))
+    times = ratio(run_means(baseline), run_means(result))
     ends = times.interval
     factor = format_significant(times.value, digits_of(ends))
     return f"{factor} ({format_ends(ends)})" if ends else factor
@@ -126,11 +125,11 @@ def allocator_columns(group: Group) -> Sequence[Column]:
         Column("mean ms", lambda row: format_milliseconds(row.mean)),
         Column("p50 ms", lambda row: format_median(row.result)),
         Column("p95 ms", lambda row: format_p95(row.result)),
-        Column("times as fast by the mean", format_mean_factor),
+        Column("times as fast by the mean", lambda row: format_factor(row.baseline, row.result)),
         Column("page faults per iteration", lambda row: format_faults(row.result)),
         Column("µs per page fault", lambda row: format_price(row.result)),
         Column("memory GiB", lambda row: format_memory(row.result)),
-        Column("runs", lambda row: str(len(row.result.run_seconds)), 1),
+        Column("runs", lambda row: str(len(row.result.run_seconds)), rank=1),
     )
 
 

@@ -78,7 +78,7 @@ def settled_columns(rows: Sequence[Row]) -> list[Column]:
     """Return the column of warm-ups, if a configuration keeps memory: others settle soon, or do not count."""
     if not any(row.newest.keeps_memory for row in rows):
         return []
-    return [Column("settled after (iterations)", format_settled, 2)]
+    return [Column("settled after (iterations)", format_settled, rank=2)]
 
 
 def columns_of(rows: Sequence[Row], costs: FittedCosts) -> Sequence[Column]:
@@ -97,12 +97,12 @@ def columns_of(rows: Sequence[Row], costs: FittedCosts) -> Sequence[Column]:
             lambda row: format_factors(row, boots),
         ),
         Column("memory GiB", format_memory),
-        Column(tables.HELD.header, format_held, 2, is_optional=True),
+        Column(tables.HELD.header, format_held, rank=2, is_optional=True),
         *slow_columns(rows),
         *settled_columns(rows),
-        Column("readers get", lambda row: tables.READERS.cell(row.newest), 1, is_text=True),
-        Column("within a campaign (95 %)", format_repeatability, 3),
-        Column("campaigns", format_campaigns, 4),
+        Column("readers get", lambda row: tables.READERS.cell(row.newest), rank=1, is_text=True),
+        Column("within a campaign (95 %)", format_repeatability, rank=3),
+        Column("campaigns", format_campaigns, rank=4),
     )
 
 

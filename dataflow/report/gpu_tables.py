@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show what was measured on GPUs, and what a machine with so many cards can measure."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from dataflow.units import format_bytes
 TABLE = "gpu"
 # Records of the two scripts, on one card.
 SCRIPT_RECORDS = RESULTS / "evidence" / "gpu-scripts"
+FLAG_IN_BRACKETS = re.compile(r" \(--[a-z-]+\)")
 CARDS = (1, 2, 3, 4, 8)
 PAGE = "[cluster.md](cluster.md#gpus)"
 NOT_MEASURED = "not measured. Nothing has run on a GPU here"
@@ -61,14 +63,14 @@ def gpu_columns(group: Group) -> Sequence[Column]:
     return (
         Column("configuration", lambda result: result.name),
         tables.READERS,
-        Column("page faults", tables.format_faults, 1),
+        Column("page faults", tables.format_faults, rank=1),
         tables.TIME,
         *tables.TAIL_COLUMNS,
-        Column("95 % interval", tables.format_interval, 3, is_optional=True),
+        Column("95 % interval", tables.format_interval, rank=3, is_optional=True),
         Column("x memcpy", lambda result: format_significant(result.times_memcpy)),
-        Column("x host copies", format_host_multiple, 2),
+        Column("x host copies", format_host_multiple, rank=2),
         Column("messages between actors", format_path, is_text=True),
-        Column("status", lambda result: result.status, 2, untimed=True),
+        Column("status", lambda result: result.status, rank=2, untimed=True),
     )
 
 
@@ -83,10 +85,13 @@ def title_on_gpus(result: Result) -> str:
 GPU = Table(TABLE, gpu_columns, title=title_on_gpus, notes=lambda group: NOTES)
 
 
+def is_of_gpus(result: Result) -> bool:
+    """Return whether a result is of the suite gpu, and of GPUs: it can also be rehearsed with --device cpu."""
+    return result.configuration.device == "cuda" and result.table == TABLE
+
+
 def is_measured(result: Result) -> bool:
-    """Return whether a result of the suite is of GPUs: it can also be rehearsed with --device cpu."""
-    is_on_gpu = result.configuration.device == "cuda"
-    return is_on_gpu and result.table == TABLE and result.status == "ok"
+    return is_of_gpus(result) and result.status == "ok"
 
 
 def answer_gpus(results: Sequence[Result]) -> str:
@@ -137,14 +142,23 @@ class ScriptResults:
         cards = ", ".join(self.queues.environments[0]["gpus"])
         factor = self.queues.typical_seconds / self.graph.typical_seconds
         demo_factor = demo.QUEUE_SECONDS / demo.GRAPH_SECONDS
-        counts = f"{len(self.queues.seconds)} and {len(self.graph.seconds)}"
         return (
-            f"On one {cards} that all models share, {demo.ITERATIONS} iterations of the demo's queues take "
-            f"{format_hundred(self.queues)} s, and those of a compiled graph (`{self.graph.configuration.transport}`) "
-            f"{format_hundred(self.graph)} s: {format_significant(factor)} times as fast (from {counts} timed "
-            f"iterations). The demo reports {demo.QUEUE_SECONDS} and {demo.GRAPH_SECONDS} s, "
+            f"On one {cards} that all models share, an iteration of the demo's queues takes "
+            f"{format_mean(self.queues)}, and one of a compiled graph (`{self.graph.configuration.transport}`) "
+            f"{format_mean(self.graph)}: {format_significant(factor)} times as fast. The demo reports "
+            f"{format_demo(demo.QUEUE_SECONDS)} and {format_demo(demo.GRAPH_SECONDS)} ms, "
             f"{format_significant(demo_factor)} times, with NCCL between its own GPUs."
         )
+
+
+def format_demo(seconds: float) -> str:
+    """Return the milliseconds of one of the demo's iterations."""
+    return format_milliseconds(seconds / demo.ITERATIONS)
+
+
+def format_mean(result: Result) -> str:
+    """Return the mean time and of how many iterations it is, such as "220 ms (mean of 100)"."""
+    return f"{format_milliseconds(result.typical_seconds)} ms (mean of {len(result.seconds)})"
 
 
 def load_script_results(folder: Path = SCRIPT_RECORDS) -> ScriptResults | None:
@@ -159,21 +173,39 @@ def load_script_results(folder: Path = SCRIPT_RECORDS) -> ScriptResults | None:
 
 
 def describe_gpu_times(results: Sequence[Result], folder: Path = SCRIPT_RECORDS) -> str:
-    """Return what the two scripts took on GPUs, and the suite's fastest copy to keep; "" without both scripts."""
+    """Return what the two scripts took on GPUs, and the suite's fastest copy to keep; "" without both scripts.
+
+    It also names the configurations that failed with the messages of the scripts.
+    """
     scripts = load_script_results(folder)
     if scripts is None:
         return ""
-    size = scripts.queues.workload.bytes_per_iteration
-    copies = []
-    for result in filter(is_measured, results):
-        is_copy = tables.readers_of(result) == tables.COPY_TO_KEEP
-        if is_copy and result.workload.bytes_per_iteration == size:
-            copies.append(result)
-    if not copies:
-        return scripts.text
-    fastest = min(copies, key=lambda result: result.typical_seconds)
-    time = f"{format_milliseconds(fastest.typical_seconds)} ms per iteration"
-    return f"{scripts.text} In the suite (one run each), the fastest copy to keep was `{fastest.name}`, with {time}."
+    edges = scripts.queues.workload.edges
+    of_suite = [
+        result for result in results if is_of_gpus(result) and result.workload.edges == edges
+    ]
+    sentences = [scripts.text]
+    copies = [
+        result
+        for result in of_suite
+        if result.status == "ok" and tables.readers_of(result) == tables.COPY_TO_KEEP
+    ]
+    if copies:
+        fastest = min(copies, key=lambda result: result.typical_seconds)
+        time = f"{format_milliseconds(fastest.typical_seconds)} ms"
+        sentences.append(
+            f"In the suite, the fastest copy to keep took {time} (`{fastest.name}`, one run)."
+        )
+    failed = [describe_failure(result) for result in of_suite if result.status == "failed"]
+    if failed:
+        sentences.append(f"Failed runs: {', '.join(failed)}.")
+    return " ".join(sentences)
+
+
+def describe_failure(result: Result) -> str:
+    """Return the name and the reason, without the iteration and the flag that it may name."""
+    _, _, reason = (result.failure or "").rpartition(": ")
+    return f"`{result.name}` ({FLAG_IN_BRACKETS.sub('', reason)})"
 
 
 def build_scripts(measured: ScriptResults | None) -> Section:
@@ -190,15 +222,7 @@ def build_scripts(measured: ScriptResults | None) -> Section:
         Column("x host copies", format_host_multiple),
     )
     table = make_table([measured.queues, measured.graph], columns)
-    note = (
-        f"{demo.ITERATIONS} iterations: {demo.ITERATIONS} times the mean of those that were timed."
-    )
-    return Section("gpu-scripts", "", f"**{measured.text}**", table, notes=[note, HOST_COPIES])
-
-
-def format_hundred(result: Result) -> str:
-    """Return the seconds of as many iterations as the demo has."""
-    return format_significant(demo.ITERATIONS * result.typical_seconds)
+    return Section("gpu-scripts", "", f"**{measured.text}**", table, notes=[HOST_COPIES])
 
 
 @dataclass(frozen=True)

@@ -210,4 +210,4 @@ def slow_columns(rows: Sequence[Row]) -> list[Column]:
     shares: Mapping[str, str] = {row.newest.label: format_slow(row) for row in rows}
     if all(text == "-" for text in shares.values()):
         return []
-    return [Column(f"slower than {SLOW:g} x p50", format_slow, 2)]
+    return [Column(f"slower than {SLOW:g} x p50", format_slow, rank=2)]

@@ -51,7 +51,7 @@ class Group:
         return measured_key(result) in self.in_campaigns
 
     def has_newer_gain(self, result: Result) -> bool:
-        """Return whether pages have a newer measurement of how much kept memory changes this configuration."""
+        """Return whether a campaign has measured this configuration, and it keeps memory."""
         is_kept = "retain_memory" in result.configuration.flags
         return is_kept and measured_key(result) in self.in_campaigns
 
@@ -128,6 +128,8 @@ class Table:
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
     group_by: Callable[[Result], tuple[Any, ...]] = largest_first
     before: Sequence["Table"] = ()  # tables of the same groups
+    # The results that a configuration has, if there are several.
+    split: Callable[[Result], Sequence[Result]] = lambda result: [result]
     # Whether a row is on a page that cannot have all.
     is_kept: Callable[[Result], bool] = is_baseline
     # Whether pages have a row. They leave out those of which they have a newer measurement; report.html has all.
@@ -188,7 +190,7 @@ def sections(
         position = positions[name]
         key = (position, by_flow, flow, *group_by(result))
         # A paired measurement can have the same configuration twice, from two checkouts.
-        members = [result]
+        members = by_name[name].split(result)
         if result.paired:
             members = [Result((record,)) for record in result.records]
         groups[key] += members

@@ -319,18 +319,18 @@ def format_sides(pair: Pair, cell: Callable[[Result], str]) -> str:
 def compare_sides(column: Column) -> Column:
     """Return a column for pairs, with the cells of both sides."""
     cell = partial(format_sides, cell=column.cell)
-    return Column(column.header, cell, 2, is_optional=True)
+    return Column(column.header, cell, rank=2, is_optional=True)
 
 
 PAIR_TIMES = Column("ms per iteration", format_times)
 PAIR_TAILS = tuple(map(compare_sides, tables.TAIL_COLUMNS))
 PAIR_VERDICT = Column("verdict", lambda pair: pair.ratio.verdict, is_text=True)
-PAIR_FAULTS = Column("page faults per iteration", format_both_faults, 3)
+PAIR_FAULTS = Column("page faults per iteration", format_both_faults, rank=3)
 PAIR_COLUMNS = (
     PAIR_TIMES,
     *PAIR_TAILS,
     Column("times as fast", format_factor),
-    Column("95 % interval", format_factor_interval, 1),
+    Column("95 % interval", format_factor_interval, rank=1),
     PAIR_VERDICT,
     PAIR_FAULTS,
 )

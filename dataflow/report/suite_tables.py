@@ -18,6 +18,7 @@ from dataflow.report import tables
 from dataflow.report.allocator_tables import ALLOCATOR, ALLOCATOR_LONG
 from dataflow.report.charts import Chart
 from dataflow.report.gpu_tables import GPU
+from dataflow.report.huge_page_tables import HUGE_PAGES
 from dataflow.report.line_charts import LineChart
 from dataflow.report.result_charts import draw_dots
 from dataflow.report.sections import FAN_IN, Group, Table, is_baseline, title_of
@@ -64,7 +65,7 @@ def configuration_columns(group: Group) -> Sequence[Column]:
             return IN_CAMPAIGNS
         return format_times_as_fast(result, baseline)
 
-    return [*MAIN_COLUMNS, Column(f"times as fast as {baseline.label}", format_factor, 2)]
+    return [*MAIN_COLUMNS, Column(f"times as fast as {baseline.label}", format_factor, rank=2)]
 
 
 def find_finding(group: Group) -> str:
@@ -145,7 +146,7 @@ RETAINED_COLUMNS = (
     RETAINED_COST,
     replace(PAIR_VERDICT, rank=3),
     replace(PAIR_FAULTS, rank=1),
-    Column("settled after (iterations)", format_both_settled, 4),
+    Column("settled after (iterations)", format_both_settled, rank=4),
 )
 
 
@@ -171,8 +172,8 @@ MICROBENCHMARK_COLUMNS = (
     Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
     tables.READERS,
     Column("µs per iteration", lambda r: format_microseconds(r.typical_seconds), is_time=True),
-    Column("p50 µs", lambda r: format_microseconds(r.p50_seconds), 1),
-    Column("p95 µs", lambda r: format_microseconds(r.p95_seconds), 1, is_optional=True),
+    Column("p50 µs", lambda r: format_microseconds(r.p50_seconds), rank=1),
+    Column("p95 µs", lambda r: format_microseconds(r.p95_seconds), rank=1, is_optional=True),
     tables.SLOW_ITERATIONS,
     Column(
         "µs per hop", lambda r: format_microseconds(r.typical_seconds / r.flow.path_length(max))
@@ -200,18 +201,32 @@ def is_new_or_over_links(group: Group, result: Result) -> bool:
     return not (is_on_one_node and group.has_newer_without_links(result))
 
 
+def format_crossing(result: Result) -> str:
+    """Return how many bytes of an iteration cross a link between nodes."""
+    _, crossings = crossings_of(result, result.shown_runs[0])
+    return format_bytes(bytes_by_link(crossings).total())
+
+
+def format_busy_cores(result: Result) -> str:
+    """Return how many cores of the busiest node were busy, as the median of the runs."""
+    busiest = []
+    for run in result.shown_runs:
+        cores = [cost.busy_cores for cost in run.node_costs.values()]
+        busiest.append(max(cores, default=0))
+    return format_significant(median(busiest))
+
+
 CLUSTER_COLUMNS = (
     Column("layout", describe_layout, is_text=True),
     Column("configuration", tables.label_without_layout, is_text=True, untimed=True),
     tables.READERS,
     tables.TIME,
     *tables.TAIL_COLUMNS,
-    Column("95 % interval", tables.format_interval, 4),
-    Column("crosses the links", lambda r: format_bytes(bytes_by_link(crossings_of(r, r.shown_runs[0])[1]).total()), 3),
-    Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r)), 2),
+    Column("95 % interval", tables.format_interval, rank=4),
+    Column("crosses the links", format_crossing, rank=3),
+    Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r)), rank=2),
     tables.LINK,
-    Column("busy cores (largest of all nodes)", lambda r: format_significant(median(
-        max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in r.shown_runs)), 4),
+    Column("busy cores (largest of all nodes)", format_busy_cores, rank=4),
     tables.OVERHEAD,
     tables.DATA_PATH,
 )  # fmt: skip
@@ -273,25 +288,34 @@ def swept_size(result: Result) -> str:
     return next(name for name in SWEPT if result.table.endswith(name.replace("_", "-")))
 
 
+def swept_value(result: Result, swept: str) -> int:
+    """Return the value of the swept size of a result."""
+    if swept == "in_flight":
+        return result.in_flight
+    return int(result.workload.sizes[swept])
+
+
+def order_of_readers(sweep: Sweep) -> int:
+    """Return the position of what readers get. The largest value counts: Ray gives views of large messages only."""
+    return [*tables.READER_GROUPS].index(tables.readers_of(sweep.largest))
+
+
 def find_sweeps(group: Group) -> list[Sweep]:
     """Return the results of each configuration that has a time, in groups of equal work at the largest value."""
-    swept, by_label = swept_size(group.done[0]), defaultdict[str, dict[int, Result]](dict)
-    for result in (result for result in group.results if result.status in ("ok", *UNCOUNTED)):
-        value = result.in_flight if swept == "in_flight" else int(result.workload.sizes[swept])
-        by_label[tables.short_label(result, swept)][value] = result
-    rows = []
-    for results in by_label.values():
-        by_value = sorted(results.items())
-        timed = {value: result for value, result in by_value if result.status == "ok"}
-        if timed:
-            # The largest value counts: the object store gives views of large messages only.
-            rows += [(timed[max(timed)], timed, results)]
-    return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
+    swept = swept_size(group.done[0])
+    by_label: dict[str, dict[int, Result]] = defaultdict(dict)
+    for result in group.results:
+        if result.status in ("ok", *UNCOUNTED):
+            label = tables.short_label(result, swept)
+            by_label[label][swept_value(result, swept)] = result
+    sweeps = [Sweep(dict(sorted(results.items()))) for results in by_label.values()]
+    timed = [sweep for sweep in sweeps if sweep.timed]
+    return sorted(timed, key=order_of_readers)
 
 
-def is_new_at_all_sizes(group: Group, row: Sweep) -> bool:
+def is_new_at_all_sizes(group: Group, sweep: Sweep) -> bool:
     """Return whether pages have no newer times by size; docs/page-faults.md has those of KEPT_REFERENCES."""
-    largest, _, _ = row
+    largest = sweep.largest
     is_superseded = swept_size(largest) == "iteration_bytes" and largest.name == KEPT_REFERENCES
     return not (group.in_campaigns and is_superseded)
 
@@ -318,25 +342,29 @@ def explain_tails(group: Group) -> Sequence[str]:
     ]
 
 
+def format_at(sweep: Sweep, value: int) -> str:
+    """Return the time at one value; "-" if the configuration was not measured there."""
+    result = sweep.results.get(value)
+    return format_point(result) if result else "-"
+
+
+def format_largest_overhead(sweep: Sweep) -> str:
+    worst = max(sweep.timed.values(), key=lambda result: result.overhead_share or 0)
+    return tables.OVERHEAD.cell(worst)
+
+
 def sweep_columns(group: Group) -> Sequence[Column]:
-    swept, rows = swept_size(group.done[0]), find_sweeps(group)
+    """Return the columns of a sweep: what readers get, a column per value, and the largest overhead."""
+    swept = swept_size(group.done[0])
+    values: set[int] = set()
+    for sweep in find_sweeps(group):
+        values.update(sweep.results)
     header = format_bytes if swept == "iteration_bytes" else str
-
-    def format_at(row: Sweep, value: int) -> str:
-        return format_point(row[2][value]) if value in row[2] else "-"
-
-    def format_largest_overhead(row: Sweep) -> str:
-        return tables.OVERHEAD.cell(
-            max(row[1].values(), key=lambda result: result.overhead_share or 0)
-        )
-
+    by_value = [Column(header(value), partial(format_at, value=value)) for value in sorted(values)]
     return (
-        Column("configuration", lambda row: tables.short_label(row[0], swept)),
-        Column("readers get", lambda row: tables.READERS.cell(row[0]), is_text=True),
-        *(
-            Column(header(value), partial(format_at, value=value))
-            for value in sorted({v for *_, p in rows for v in p})
-        ),
+        Column("configuration", lambda sweep: tables.short_label(sweep.largest, swept)),
+        Column("readers get", lambda sweep: tables.READERS.cell(sweep.largest), is_text=True),
+        *by_value,
         Column("largest overhead", format_largest_overhead),
     )
 
@@ -349,7 +377,7 @@ def sweep_title(result: Result) -> str:
 
 def draw_sweep(group: Group) -> LineChart | None:
     """Return the chart of what pages have no newer times of; None if they have them of all."""
-    shown = [row for row in find_sweeps(group) if is_new_at_all_sizes(group, row)]
+    shown = [sweep for sweep in find_sweeps(group) if is_new_at_all_sizes(group, sweep)]
     if not shown:
         return None
     first = group.done[0]
@@ -386,6 +414,7 @@ SECTIONS = {  # in the order of a report
     "retained-memory": RETAINED_MEMORY,
     "allocator": ALLOCATOR,
     "allocator-long": ALLOCATOR_LONG,
+    "huge-pages": HUGE_PAGES,
     "rdt": RDT,
     "beside": BESIDE,
     "rdt-stages": stage_tables("rdt-stages"),

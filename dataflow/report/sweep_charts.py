@@ -3,6 +3,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import Result
@@ -25,9 +27,24 @@ SWEPT = {
     "batch_size": "samples per message",
     "in_flight": "iterations in flight",
 }
-# The largest timed result, the timed and all by value.
-Sweep = tuple[Result, dict[int, Result], dict[int, Result]]
 Places = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The results of one configuration by the swept value, in ascending order; at least one of them has a time."""
+
+    results: dict[int, Result]
+
+    @cached_property
+    def timed(self) -> dict[int, Result]:
+        """Return the results that have a time."""
+        return {value: result for value, result in self.results.items() if result.status == "ok"}
+
+    @property
+    def largest(self) -> Result:
+        """Return the result with the largest value that has a time."""
+        return self.timed[max(self.timed)]
 
 
 class SweptLine:
@@ -71,8 +88,8 @@ def make_lines(name: str, results: Mapping[int, Result], is_view: bool = False) 
 def memcpy_line(sweeps: Sequence[Sweep]) -> list[Series]:
     """Return the line of one warm copy of each message; none if it was not measured."""
     milliseconds: dict[int, float] = {}
-    for _, timed, _ in sweeps:
-        for size, result in timed.items():
+    for sweep in sweeps:
+        for size, result in sweep.timed.items():
             if result.memcpy_seconds:
                 milliseconds[size] = result.memcpy_seconds / MILLISECOND
     if not milliseconds:
@@ -84,14 +101,14 @@ def draw_sizes(
     swept: str, title: str, sweeps: Sequence[Sweep], results: Sequence[Result]
 ) -> LineChart:
     """Return the chart of a sweep: at most MAX_LINES configurations, and memcpy. `results` say where it is from."""
-    largest = [row[0] for row in sweeps]
+    largest = [sweep.largest for sweep in sweeps]
     chosen = choose_rows(largest, count=MAX_LINES)
     lines: list[Series] = []
     for position in chosen:
-        result, timed, _ = sweeps[position]
+        result = largest[position]
         name = tables.short_label(result, swept)
         is_view = not result.readers_own_a_copy
-        lines += make_lines(name, timed, is_view)
+        lines += make_lines(name, sweeps[position].timed, is_view)
     total = len(sweeps)
     notes = name_left_out(total - len(chosen), total)
     if any(line.is_view for line in lines):

@@ -2,7 +2,7 @@
 """Define tables, the formats of their numbers, and the columns that all results share."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -44,6 +44,7 @@ class Column:
 
     header: str
     cell: Callable[[Any], str]
+    _: KW_ONLY
     rank: int = 0  # a narrow terminal leaves out the columns of the highest rank first, and never those of rank 0
     is_text: bool = False  # it is aligned to the left
     is_optional: bool = False  # it is left out if no item has a value
@@ -285,24 +286,46 @@ def short_label(result: Result, swept: str = "") -> str:
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
+def format_disturbed(result: Result) -> str:
+    """Return how many of the ok runs were disturbed. They are left out, except with --allow-disturbed."""
+    return str(sum(bool(run.disturbance) for run in result.ok_runs))
+
+
+def format_rate(result: Result) -> str:
+    """Return the gigabytes (10^9) per second of all messages; "-" of views, which copy nothing."""
+    if not result.readers_own_a_copy:
+        return format_significant(None)
+    return format_significant(result.workload.bytes_per_iteration / result.typical_seconds / 1e9)
+
+
+def format_other_flow(result: Result) -> str:
+    """Return how many iterations per second the flow of --beside ended, as the median of the runs; "-" without it."""
+    rates = [
+        [run.beside_iterations / run.beside_seconds]
+        for run in result.shown_runs
+        if run.beside_seconds
+    ]
+    return format_significant(median_of(rates))
+
+
 TIME = Column("ms per iteration", format_typical, is_time=True)
-SLOW_ITERATIONS = Column("slow iterations", format_slow, 1, is_optional=True)
+SLOW_ITERATIONS = Column("slow iterations", format_slow, rank=1, is_optional=True)
 # Beside each mean. Fewer iterations than the 95th percentile needs leave it out.
 TAIL_COLUMNS = (
-    Column("p50 ms", format_p50, 1),
-    Column("p95 ms", format_p95, 1, is_optional=True),
+    Column("p50 ms", format_p50, rank=1),
+    Column("p95 ms", format_p95, rank=1, is_optional=True),
     SLOW_ITERATIONS,
 )
-DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
+DATA_PATH = Column("data path", format_data_path, rank=5, is_optional=True)
 OVERHEAD = Column(
     "overhead",
     lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-",
-    4,
+    rank=4,
     is_optional=True,
 )
-HELD = Column("holds GiB, private + shared", format_held, 8, untimed=True, is_optional=True)
+HELD = Column("holds GiB, private + shared", format_held, rank=8, untimed=True, is_optional=True)
 SETTLED = Column(
-    "settled after (iterations)", lambda r: format_settled(r.shown_runs), 7, is_optional=True
+    "settled after (iterations)", lambda r: format_settled(r.shown_runs), rank=7, is_optional=True
 )
 LINK = Column(
     "x link", lambda r: format_significant(r.multiple_of(link_seconds(r))), is_optional=True
@@ -311,28 +334,25 @@ READERS = Column("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
     READERS,
-    Column("stored", format_stored, 6),
-    Column("page faults", format_faults, 4),
-    Column("runs", lambda r: str(len(r.run_seconds)), 4),
-    # Of the ok runs. They are left out, except with --allow-disturbed.
-    Column("disturbed runs", lambda r: str(sum(bool(run.disturbance) for run in r.ok_runs)), 6),
+    Column("stored", format_stored, rank=6),
+    Column("page faults", format_faults, rank=4),
+    Column("runs", lambda r: str(len(r.run_seconds)), rank=4),
+    Column("disturbed runs", format_disturbed, rank=6),
     TIME,
     *TAIL_COLUMNS,
-    Column("95 % interval", format_interval, 3, is_optional=True),
-    Column("GB/s", lambda r: format_significant(
-        r.workload.bytes_per_iteration / r.typical_seconds / 1e9 if r.readers_own_a_copy else None), 8),
+    Column("95 % interval", format_interval, rank=3, is_optional=True),
+    Column("GB/s", format_rate, rank=8),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
-    Column("x cold copy", lambda r: format_significant(r.multiple_of(r.cold_copy_seconds)), 6),
+    Column("x cold copy", lambda r: format_significant(r.multiple_of(r.cold_copy_seconds)), rank=6),
     LINK,
-    Column("iterations of the other flow per second", lambda r: format_significant(median_of(
-        [run.beside_iterations / run.beside_seconds] for run in r.shown_runs if run.beside_seconds)), is_optional=True),
+    Column("iterations of the other flow per second", format_other_flow, is_optional=True),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
-    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 5),
+    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), rank=5),
     OVERHEAD,
     DATA_PATH,
-    Column("peak GiB", format_memory, 7, untimed=True),
+    Column("peak GiB", format_memory, rank=7, untimed=True),
     HELD,
     SETTLED,
-    Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", 4),
-    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, 3, untimed=True),
+    Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", rank=4),
+    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, rank=3, untimed=True),
 )  # fmt: skip

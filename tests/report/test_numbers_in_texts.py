@@ -15,7 +15,6 @@ from conftest import ROOT
 
 from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.fault_price import estimate_price
-from dataflow.analysis.kept_checks import load_checks
 from dataflow.analysis.kept_predictions import load_predictions, predict_as_fitted
 from dataflow.analysis.machine_costs import rates_of
 from dataflow.analysis.result import Result, group_results
@@ -345,27 +344,16 @@ def slopes_over_page_faults():
 
 
 @says("docs/page-faults.md", "-10fb, the slope was {} to {} µs in the four configurations")
-def slopes_of_kept_memory_in_the_last_campaign():
-    *_, (_, newest) = load_campaigns(RESULTS / "campaigns").items()
+def slopes_of_kept_memory_in_one_campaign():
+    campaign = load_campaigns(RESULTS / "campaigns")["2026-11-28T2335-10fb"]
     slopes = []
-    for result in newest:
+    for result in campaign:
         if result.table == "headline" and result.keeps_memory:
             price = estimate_price(result.ok_runs)
             assert price is not None and price.is_known
             slopes.append(price.seconds * 1e6)
     assert len(slopes) == 4
     return min(slopes), max(slopes)
-
-
-@says("docs/page-faults.md", "the demo's queues took {} ms per iteration and `graph shm` {} ms, "
-      "instead of {} and {} ms in the campaign just before")  # fmt: skip
-def times_with_huge_pages_for_all_memory():
-    (check,) = [file for file in load_checks() if file.state == "huge pages for all memory"]
-    measured = {item.predicted.configuration: item.measured_seconds for item in check.checked}
-    *_, (_, newest) = load_campaigns(RESULTS / "campaigns").items()
-    names = ("store driver-queue", "graph shm")
-    usual = {result.name: by_mean(result) for result in newest if result.table == "headline"}
-    return *(measured[name] * 1e3 for name in names), *(usual[name] for name in names)
 
 
 @says("docs/page-faults.md", "A page fault of the cold copies took {} to {} µs there.")

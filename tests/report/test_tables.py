@@ -55,8 +55,8 @@ def test_the_reference_a_skipped_configuration_and_wrong_bytes_are_marked():
 def test_a_narrow_terminal_leaves_out_columns_by_rank_and_names_them():
     columns = [
         Column("name", str),
-        Column("rare", str, 2),
-        Column("often", str, 1),
+        Column("rare", str, rank=2),
+        Column("often", str, rank=1),
         Column("always", str),
     ]
     table = make_table(["a|b"], columns)
@@ -71,7 +71,9 @@ def test_a_narrow_terminal_leaves_out_columns_by_rank_and_names_them():
 
 
 def test_a_terminal_shows_the_seven_most_important_columns_a_page_eight_and_a_flag_all():
-    columns = [Column(f"c{rank}", lambda item: "1", rank) for rank in (9, 0, 1, 2, 3, 4, 5, 6, 7)]
+    columns = [
+        Column(f"c{rank}", lambda item: "1", rank=rank) for rank in (9, 0, 1, 2, 3, 4, 5, 6, 7)
+    ]
     table = make_table([1], columns)
     assert render.to_text(table).splitlines()[0].split() == [f"c{rank}" for rank in range(7)]
     assert render.to_text(table).splitlines()[-1] == "(--columns all also shows: c9, c7)"

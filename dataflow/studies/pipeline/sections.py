@@ -88,14 +88,14 @@ COLUMNS = (
     tables.READERS,
     Column("mean ms (p50, p95) per step", tables.format_with_tail),
     tables.SLOW_ITERATIONS,
-    Column("95 % interval", tables.format_interval, 4),
+    Column("95 % interval", tables.format_interval, rank=4),
     Column("ms per micro-batch", format_batch_time),
     Column("bubble, measured", lambda r: f"{bubbles(r).measured:.1%}"),
     Column("bubble by the formula", lambda r: f"{bubbles(r).expected:.1%}"),
     Column("difference in percentage points", lambda r: f"{bubbles(r).points:+.1f}"),
     Column("largest number of activations that each stage held", format_held),
-    Column("messages between stages", count_messages, 2),
-    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
+    Column("messages between stages", count_messages, rank=2),
+    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), rank=3),
     tables.OVERHEAD,
 )
 

@@ -21,7 +21,7 @@ COLUMNS = (
     Column("configuration", tables.marked_label),
     Column("mean ms (p50, p95) per step", tables.format_with_tail),
     tables.SLOW_ITERATIONS,
-    Column("95 % interval", tables.format_interval, 4),
+    Column("95 % interval", tables.format_interval, rank=4),
     Column("sent per rank and step", lambda r: format_bytes(measured_bytes(r))),
     Column("expected (ring algorithms)", lambda r: format_bytes(r.flow.tasks[0].other_bytes)),
     Column(
