@@ -264,9 +264,10 @@ def find_interval(
     scale = size / cost.iteration_bytes
     faults = scale * cost.faults * speed.fault_seconds
     fixed = scale * cost.fixed_seconds
-    growth = distance_from_fit(1 / rate, machines)
-    low = cost.copies * size / fastest + faults + fixed * min(1.0, growth)
-    high = cost.copies * size / slowest + faults + fixed * max(1.0, growth)
+    # What is fixed may take longer on a machine that copies more slowly than all of the fit, and less on a faster one.
+    slowness = distance_from_fit(1 / rate, machines)
+    low = cost.copies * size / fastest + faults + fixed * min(1.0, slowness)
+    high = cost.copies * size / slowest + faults + fixed * max(1.0, slowness)
     seconds = find_seconds(speed, cost, volume)
     return min(low, seconds) / factor, max(high, seconds) * factor
 

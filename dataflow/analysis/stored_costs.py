@@ -48,10 +48,10 @@ class StoredCost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def work(self) -> tuple[bool, bool, bool]:
-        """Return what is equal for configurations whose times are compared, as for results.
+        """Return whether readers own a copy, later messages overwrite it, and the producer writes in place.
 
-        That is: whether readers own a copy, whether later messages overwrite it, and whether the producer writes in
-        place. A transport of a study that is not installed counts as one of copies to keep.
+        Times are divided only if all three are equal (as Result.work). For an unknown transport, such as that of a
+        study whose folder was deleted, it assumes neither of the last two.
         """
         runtime, name, *_ = self.configuration.split()
         transport = TRANSPORTS.get(f"{runtime} {name}")

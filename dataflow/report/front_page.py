@@ -1,133 +1,229 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the answers of README.md: what to change, and what an iteration costs then in copies and page faults."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from dataflow.analysis.campaigns import Row
 from dataflow.analysis.left_out import LeftOutTime
-from dataflow.analysis.outcomes import rms_error
+from dataflow.analysis.outcomes import PredictedTime, rms_error
 from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.machine import describe_gpus
 from dataflow.report.campaign_tables import format_boots, format_memory
 from dataflow.report.machine_columns import divide_means
 from dataflow.report.outcome_tables import format_factor
-from dataflow.report.tables import Section, format_milliseconds, format_range, format_significant
+from dataflow.report.tables import (
+    Column,
+    Section,
+    format_milliseconds,
+    format_range,
+    format_significant,
+    make_table,
+)
 from dataflow.units import format_bytes
 
 NAME = "three-answers"
 TABLE = "headline"
 KEPT = f"{SIMPLEST} --retain-memory"
 GRAPH = "graph shm"
-NAMES = (BASELINE, SIMPLEST, KEPT, GRAPH)
+NOT_MEASURED = "-"
+UNKNOWN = "?"
 MILLISECOND = 1e-3
 MICROSECOND = 1e-6
 
 
-def build_three_answers(
-    by_name: Mapping[str, Row],
-    stored: CostFile,
-    left_out: Sequence[LeftOutTime] = (),
-    on_gpus: str = "",
-) -> Section:
-    """Return three changes with what an iteration costs after them, and what was measured on GPUs.
+@dataclass(frozen=True)
+class Change:
+    """What to change in a program, and the configuration that has the change."""
 
-    left_out: times of machines that were predicted from the others. The section is empty if one of the changes was not
-    measured.
+    name: str
+    text: str
+
+
+CHANGES = (
+    Change(BASELINE, "none: the driver passes each message on"),
+    Change(SIMPLEST, "1. **Pass references on**: call no `ray.get` in the driver"),
+    Change(KEPT, "2. **Keep freed memory**, too, with four environment variables"),
+    Change(GRAPH, "3. **Or compile the calls into a graph**, without the variables"),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the answers are made from."""
+
+    here: Mapping[
+        str, Row
+    ]  # by the names of configurations, on the machines to which costs are fitted
+    elsewhere: Mapping[str, Row]  # on other machines
+    left_out: Sequence[LeftOutTime] = ()  # times of single machines, predicted from the others
+    predicted: Sequence[PredictedTime] = ()  # those of `elsewhere`
+    on_gpus: str = ""
+
+    @property
+    def rows(self) -> list[Row]:
+        return [self.here[change.name] for change in CHANGES]
+
+    @property
+    def rows_elsewhere(self) -> list[Row]:
+        return [self.elsewhere[change.name] for change in CHANGES if change.name in self.elsewhere]
+
+
+def format_gain(change: Change, rows: Mapping[str, Row]) -> str:
+    """Return how many times as fast as BASELINE a change is on these machines; "-" if that was not measured."""
+    if change.name == BASELINE:
+        return "1"
+    if not rows.keys() >= {change.name, BASELINE}:
+        return NOT_MEASURED
+    gains = divide_means(rows[change.name], rows[BASELINE])
+    return format_range([*gains.values()]) if gains else NOT_MEASURED
+
+
+def build_three_answers(measured: Measured, stored: CostFile) -> Section:
+    """Return a table of three changes with what an iteration costs after them, and what was measured on GPUs.
+
+    The section is empty if one of the changes was not measured.
     """
-    if not by_name.keys() >= {*NAMES}:
+    names = {change.name for change in CHANGES}
+    if not measured.here.keys() >= names:
         return Section(NAME, "")
-    rows = [by_name[name] for name in NAMES]
-    of_table = [cost for cost in stored.costs if cost.table == TABLE]
-    costs = {cost.configuration: cost for cost in of_table if cost.configuration in NAMES}
-    described = {name: describe_cost(costs.get(name)) for name in NAMES}
-    gains = {name: describe_gain(by_name[name], by_name[BASELINE]) for name in NAMES}
-    answers = [
-        "1. **Pass references on; don't call `ray.get` in the driver.** Through the driver, an iteration costs "
-        f"{described[BASELINE]}; with references, it costs {described[SIMPLEST]}{gains[SIMPLEST]}.",
-        "2. **Keep freed memory, with four environment variables.** References then cost "
-        f"{described[KEPT]}{gains[KEPT]}, and need {format_memory(by_name[KEPT])} GiB of memory instead of "
-        f"{format_memory(by_name[SIMPLEST])} GiB.",
-        "3. **Or compile the calls into a graph.** Then an iteration costs "
-        f"{described[GRAPH]}{gains[GRAPH]}.",
+    costs = {cost.configuration: cost for cost in stored.costs if cost.table == TABLE}
+    columns = [
+        Column("change", lambda change: change.text, is_text=True),
+        Column(
+            f"times as fast ({describe_boots(measured.rows)})",
+            lambda change: format_gain(change, measured.here),
+        ),
+        Column("copies", lambda change: format_copies(costs.get(change.name))),
+        Column("page faults", lambda change: format_faults(costs.get(change.name))),
+        Column("other ms", lambda change: format_rest(costs.get(change.name))),
+        Column("memory GiB", lambda change: format_memory(measured.here[change.name])),
     ]
-    of_answers = [item for item in left_out if item.table == TABLE and item.configuration in NAMES]
-    messages = describe_messages(rows[0], [*costs.values()], of_answers)
-    parts = [messages, "\n".join(answers), describe_machines(rows, stored)]
-    if on_gpus:
-        parts.append(f"**On a GPU:** {on_gpus} More is [here](docs/cluster.md#gpus).")
-    return Section(NAME, "", "\n\n".join(parts))
+    if BASELINE in measured.elsewhere:
+        others = measured.rows_elsewhere
+        header = f"on {describe_cores(others)} ({describe_boots(others)})"
+        other = Column(header, lambda change: format_gain(change, measured.elsewhere))
+        columns.insert(2, other)
+    of_changes = [costs[name] for name in names if name in costs]
+    parts = [describe_prices(measured.rows, stored), describe_errors(of_changes, measured)]
+    notes = [" ".join(filter(None, parts))]
+    if measured.on_gpus:
+        notes.append(f"\n**On a GPU:** {measured.on_gpus} More is [here](docs/cluster.md#gpus).")
+    sentence = describe_messages(measured.rows)
+    return Section(NAME, "", sentence, make_table(CHANGES, columns), notes=notes)
 
 
-def describe_cost(cost: StoredCost | None) -> str:
-    """Return the copies, the page faults, and the time that neither explains; for None, that they do not explain it."""
+def format_copies(cost: StoredCost | None) -> str:
+    """Return how many times all bytes are copied; "?" if copies and page faults do not explain the time."""
+    return UNKNOWN if cost is None else format_significant(cost.copies)
+
+
+def format_rest(cost: StoredCost | None) -> str:
+    """Return the milliseconds that neither copies nor page faults explain."""
     if cost is None:
-        return "a time that copies and page faults do not explain"
-    copies = format_significant(cost.copies)
-    faults = format_significant(cost.faults)
-    if not cost.fixed_seconds:
-        return f"{copies} copies and {faults} page faults"
-    rest = format_milliseconds(cost.fixed_seconds)
-    return f"{copies} copies, {faults} page faults and {rest} ms that neither explains"
+        return UNKNOWN
+    return format_milliseconds(cost.fixed_seconds) if cost.fixed_seconds else "0"
 
 
-def describe_gain(row: Row, other: Row) -> str:
-    """Return a part of a sentence: how many times as fast as `other` a row is on all machines; "" if not known."""
-    gains = divide_means(row, other)
-    if not gains:
-        return ""
-    return f" (here, {format_range([*gains.values()])} times as fast as through the driver)"
+def format_faults(cost: StoredCost | None) -> str:
+    return UNKNOWN if cost is None else format_significant(cost.faults)
 
 
-def describe_messages(
-    row: Row, costs: Sequence[StoredCost], left_out: Sequence[LeftOutTime]
-) -> str:
-    """Return what an iteration sends, on how many machines its cost was fitted, and with which error.
-
-    left_out: the times of these configurations on machines that were left out of the fit.
-    """
-    workload = row.newest.workload
+def describe_messages(rows: Sequence[Row]) -> str:
+    """Return what an iteration sends, and on which machines it was measured."""
+    workload = rows[0].newest.workload
     size = format_bytes(workload.bytes_per_iteration)
-    text = f"One iteration sends {size} in {len(workload.edges)} messages."
+    environments = environments_of(rows)
+    are_virtual = all(environment.get("virtual_machine") for environment in environments)
+    kind = "virtual machines" if are_virtual else "machines"
+    gpus = " or ".join(sorted({describe_gpus(environment) for environment in environments}))
+    return (
+        f"One iteration sends {size} in {len(workload.edges)} messages. How much faster does a change make it? That "
+        f"depends on the machine (here: {kind} with {describe_cores(rows)} and {gpus}, and tensors on CPUs). What "
+        "carries over is the cost, in copies of all these bytes and in page faults:"
+    )
+
+
+def environments_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return the machines and versions of all results."""
+    environments: list[dict[str, Any]] = []
+    for row in rows:
+        for pair in row.pairs.values():
+            environments += pair.new.environments
+    return environments
+
+
+def describe_cores(rows: Iterable[Row]) -> str:
+    counts = [environment["logical_cpus"] for environment in environments_of(rows)]
+    return f"{format_range(counts)} cores"
+
+
+def describe_boots(rows: Sequence[Row]) -> str:
+    boots: set[str] = set()
+    for row in rows:
+        boots |= row.boots
+    return format_boots(len(boots))
+
+
+def describe_versions(rows: Sequence[Row]) -> str:
+    """Return the versions of Python and torch, such as "Python 3.12.3 and torch 2.11.0"."""
+    pythons: set[str] = set()
+    torches: set[str] = set()
+    for environment in environments_of(rows):
+        pythons.add(environment["python"])
+        torches.add((environment.get("versions") or {}).get("torch", "unknown"))
+    return f"Python {' or '.join(sorted(pythons))} and torch {' or '.join(sorted(torches))}"
+
+
+def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
+    """Return what a copy and a page fault took on the machines."""
+    size = rows[0].newest.workload.bytes_per_iteration
+    copies = [size * machine.byte_seconds / MILLISECOND for machine in stored.machines]
+    faults = [machine.fault_seconds / MICROSECOND for machine in stored.machines]
+    return (
+        f"Here, a copy by both cores took {format_range(copies)} ms, and a page fault {format_range(faults)} µs. "
+        "[`machine`](#your-own-machine) measures both on yours, and `predict` does the sum."
+    )
+
+
+def describe_errors(costs: Sequence[StoredCost], measured: Measured) -> str:
+    """Return how far the times that follow from the costs are from the measured ones; "" without costs."""
     if not costs:
-        return text
-    machines = min(cost.machines for cost in costs)
+        return ""
+    names = {cost.configuration for cost in costs}
     error = 100 * max(cost.error for cost in costs)
-    parts = [
-        f"{text} Its time depends on the machine, so here is what it costs: copies of all these bytes (fitted), and "
-        f"page faults (counted). Times that follow from them differ by {error:.0f} % (rms) or less from those of our "
-        f"{machines} machines"
+    sentences = [
+        f"On our machines, these sums are within {error:.0f} % (rms) of the measured times."
     ]
-    pairs = [
+    of_changes = [
+        item for item in measured.left_out if item.table == TABLE and item.configuration in names
+    ]
+    if find_pairs(of_changes):
+        sentences.append(
+            f"On one that was left out of the fit, they are off by a factor of {format_left_out(of_changes)} (those of "
+            f"all configurations: {format_left_out(measured.left_out)})."
+        )
+    if measured.predicted:
+        pairs = [(time.predicted.seconds, time.mean_seconds) for time in measured.predicted]
+        factor = format_factor(1 + rms_error(pairs))
+        cores = describe_cores(measured.rows_elsewhere)
+        versions = describe_versions(measured.rows_elsewhere)
+        sentences.append(
+            f"On the {cores} (with {versions}), predictions were off by a factor of {factor}."
+        )
+    return f"{' '.join(sentences)} [How far to trust predictions](docs/method.md#another-machine)."
+
+
+def find_pairs(left_out: Sequence[LeftOutTime]) -> list[tuple[float, float]]:
+    """Return predicted and measured seconds, where something is predicted."""
+    return [
         (item.predicted_seconds, item.measured_seconds)
         for item in left_out
         if item.predicted_seconds is not None
     ]
-    if pairs:
-        factor = format_factor(1 + rms_error(pairs))
-        parts.append(
-            f"and by a factor of {factor} from those of a machine that was left out of the fit"
-        )
-    return f"{', '.join(parts)} ([more](docs/method.md#another-machine)):"
 
 
-def describe_machines(rows: Sequence[Row], stored: CostFile) -> str:
-    """Return what a copy and a page fault take on the machines, and what kind of machines these are."""
-    size = rows[0].newest.workload.bytes_per_iteration
-    copies = [size * machine.byte_seconds / MILLISECOND for machine in stored.machines]
-    faults = [machine.fault_seconds / MICROSECOND for machine in stored.machines]
-    environments = []
-    boots: set[str] = set()
-    for row in rows:
-        boots |= row.boots
-        for pair in row.pairs.values():
-            environments += pair.new.environments
-    are_virtual = all(environment.get("virtual_machine") for environment in environments)
-    kind = "virtual machines" if are_virtual else "machines"
-    cores = format_range([environment["logical_cpus"] for environment in environments])
-    gpus = " or ".join(sorted({describe_gpus(environment) for environment in environments}))
-    return (
-        f"There, all cores together take {format_range(copies)} ms for such a copy, and a page fault takes "
-        f"{format_range(faults)} µs. These numbers are of tensors on CPUs, from {format_boots(len(boots))} of {kind} "
-        f"with {cores} cores and {gpus}."
-    )
+def format_left_out(left_out: Sequence[LeftOutTime]) -> str:
+    return format_factor(1 + rms_error(find_pairs(left_out)))

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from common import demo
-from dataflow.analysis.campaigns import Campaigns, Row, combine, load_campaigns
+from dataflow.analysis.campaigns import Row, combine, load_campaigns
 from dataflow.analysis.comparison import match_results
 from dataflow.analysis.kept_checks import load_checks
 from dataflow.analysis.kept_predictions import load_predictions
-from dataflow.analysis.left_out import LeftOutTime, predict_left_out
-from dataflow.analysis.outcomes import find_all_outcomes
+from dataflow.analysis.left_out import predict_left_out
+from dataflow.analysis.outcomes import find_all_outcomes, find_outcomes_of
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED, ratio
 from dataflow.analysis.stored_costs import load_costs
@@ -32,7 +32,7 @@ from dataflow.report.campaign_tables import (
 )
 from dataflow.report.cluster_chart import fan_in_section
 from dataflow.report.cluster_forecast import forecast_sections
-from dataflow.report.front_page import build_three_answers
+from dataflow.report.front_page import Measured, build_three_answers
 from dataflow.report.gpu_tables import describe_gpu_times, gpu_sections
 from dataflow.report.machine_columns import (
     boots_of_rows,
@@ -82,11 +82,22 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     built += [*forecast_sections(), fan_in_section(load_forecast())]
     campaigns = load_campaigns(CAMPAIGNS) if CAMPAIGNS.exists() else {}
     left_out = predict_left_out(campaigns)
-    built += build_outcomes(campaigns, left_out)
-    headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
+    others = load_campaigns(OTHER_CAMPAIGNS) if OTHER_CAMPAIGNS.exists() else {}
+    kept = load_predictions()
+    outcomes = find_all_outcomes(kept, {**campaigns, **others})
+    built += [prediction_section(left_out, kept, outcomes), *outcome_sections(kept, outcomes)]
+    built.append(check_section(load_checks()))
+    headline = find_headline(rows)
+    measured = Measured(
+        headline,
+        find_headline(combine(others)),
+        left_out,
+        find_outcomes_of(kept, outcomes, others),
+        describe_gpu_times(results),
+    )
     if headline.keys() >= SCRIPTS.keys():
         built += [
-            build_three_answers(headline, load_costs(), left_out, describe_gpu_times(results)),
+            build_three_answers(measured, load_costs()),
             build_claim(headline),
             build_prices(headline, load_costs()),
             build_demo(headline),
@@ -97,13 +108,9 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     return built + campaign_sections(rows)
 
 
-def build_outcomes(campaigns: Campaigns, left_out: Sequence[LeftOutTime]) -> list[Section]:
-    """Return how near predictions came: those that were kept before a campaign, and those from other machines."""
-    others = load_campaigns(OTHER_CAMPAIGNS) if OTHER_CAMPAIGNS.exists() else {}
-    kept = load_predictions()
-    outcomes = find_all_outcomes(kept, {**campaigns, **others})
-    chart = prediction_section(left_out, kept, outcomes)
-    return [chart, *outcome_sections(kept, outcomes), check_section(load_checks())]
+def find_headline(rows: Sequence[Row]) -> dict[str, Row]:
+    """Return the rows of the demo's messages by the names of their configurations."""
+    return {row.newest.name: row for row in rows if row.newest.table == "headline"}
 
 
 def build_claim(by_name: Mapping[str, Row]) -> Section:

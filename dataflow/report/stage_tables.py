@@ -72,7 +72,10 @@ def describe_method(group: Group) -> Sequence[str]:
 
 
 def draw_causes(group: Group) -> Chart | None:
-    """Return the traced times of CHARTED, divided by cause, the slowest first; None if none of them was traced."""
+    """Return the times of the configurations of CHARTED, divided by cause, the slowest first; None without any.
+
+    Configurations with kept memory are left out if pages have a newer time without a trace.
+    """
     charted = [result for result in group.done if result.name in CHARTED]
     shown = [result for result in charted if not group.has_newer_gain(result)]
     bars = [make_bar(result) for result in shown]

@@ -2,17 +2,20 @@
 """Test README.md: what its generated parts say, and that versions and durations are those of the project."""
 
 import json
+import math
 import re
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
-from made_records import write_campaign
+from made_records import rows_of, write_campaign
 
 from dataflow.analysis.left_out import LeftOutTime
+from dataflow.analysis.outcomes import PredictedTime
 from dataflow.analysis.stored_costs import CostFile, FittedMachine, StoredCost
 from dataflow.records.schema import ProcessCost
-from dataflow.report.front_page import build_three_answers
+from dataflow.report.front_page import Measured, build_three_answers
 from dataflow.report.pages import load_rows
 from examples.profiled import publish
 
@@ -71,28 +74,28 @@ def make_costs(*others):
     return CostFile(campaigns=["a", "b"], machines=machines, costs=costs, unexplained=[])
 
 
-def test_the_three_answers_have_copies_page_faults_what_they_leave_and_memory(headline):
-    graph = make_cost("graph shm", 2.357, 114_700.0)
+GRAPH = make_cost("graph shm", 2.357, 114_700.0)
+
+
+def build(headline, costs, elsewhere=(), **others):
+    return build_three_answers(Measured(headline, dict(elsewhere), **others), costs)
+
+
+def test_the_three_answers_have_factors_copies_page_faults_what_they_leave_and_memory(headline):
     of_weights = make_cost("graph shm", 99.0, 1.0, error=0.19, table="weights")
-    text = build_three_answers(headline, make_costs(graph, of_weights)).sentence
-    first, *answers, last = text.replace("\n\n", "\n").split("\n")
-    assert first.startswith("One iteration sends 448 MiB in 5 messages. ")
-    assert first.endswith(
-        "differ by 7 % (rms) or less from those of our 3 machines ([more](docs/method.md#another-machine)):"
-    )
-    assert answers[0].endswith(
-        "Through the driver, an iteration costs 18 copies and 680,000 page faults; "
-        "with references, it costs 14 copies and 410,000 page faults (here, 1.5 times as fast as through the driver)."
-    )
-    assert answers[1].endswith(
-        "References then cost 4.4 copies, 11,000 page faults and 130 ms that neither explains "
-        "(here, 6 times as fast as through the driver), and need 11 GiB of memory instead of 6 GiB."
-    )
-    assert answers[2].endswith(
-        "costs 2.4 copies and 110,000 page faults (here, 3 times as fast as through the driver)."
-    )
-    assert "take 23 to 47 ms for such a copy, and a page fault takes 1.2 to 1.5 µs." in last
-    assert last.endswith("on CPUs, from 3 boots of machines with 2 cores and no GPU.")
+    section = build(headline, make_costs(GRAPH, of_weights))
+    assert section.sentence.startswith("One iteration sends 448 MiB in 5 messages. ")
+    assert "(here: machines with 2 cores and no GPU, and tensors on CPUs)" in section.sentence
+    rows = rows_of(section)
+    assert [row["times as fast (3 boots)"] for row in rows] == ["1", "1.5", "6", "3"]
+    assert [row["copies"] for row in rows] == ["18", "14", "4.4", "2.4"]
+    assert [row["other ms"] for row in rows] == ["0", "0", "130", "0"]
+    faults = ["680,000", "410,000", "11,000", "110,000"]
+    assert [row["page faults"] for row in rows] == faults
+    assert [row["memory GiB"] for row in rows] == ["7", "6", "11", "5"]
+    (note,) = section.notes
+    assert "took 23 to 47 ms, and a page fault 1.2 to 1.5 µs." in note
+    assert "these sums are within 7 % (rms) of the measured times." in note
 
 
 def test_the_answers_say_how_far_off_machines_are_that_were_left_out(headline):
@@ -106,18 +109,53 @@ def test_the_answers_say_how_far_off_machines_are_that_were_left_out(headline):
         make("torch gloo", 9.0),
         make("store driver-queue", None),
     ]
-    text = build_three_answers(headline, make_costs(), left_out).sentence
-    assert "and by a factor of 1.25 from those of a machine that was left out of the fit" in text
+    (note,) = build(headline, make_costs(GRAPH), left_out=left_out).notes
+    of_all = math.exp(math.sqrt((2 * math.log(1.25) ** 2 + 2 * math.log(9) ** 2) / 4))
+    assert f"off by a factor of 1.25 (those of all configurations: {of_all:.3g})." in note
+
+
+def write_other_machine(folder, *times):
+    """Return the rows of a machine with 16 cores."""
+    versions = {"ray": "2.60.0", "torch": "2.11.0"}
+    environment = {"clock_code": "a", "boot": "d", "logical_cpus": 16, "versions": versions}
+    write_campaign(folder / "others" / "d", *times, environment=environment)
+    return {row.newest.name: row for row in load_rows(folder / "others")}
+
+
+def test_the_answers_have_a_column_of_other_machines_and_how_far_off_predictions_were(
+    headline, tmp_path
+):
+    times = [("store driver-queue", {}, 2.0), ("graph shm", {}, 0.2)]
+    elsewhere = write_other_machine(tmp_path, *times)
+    predicted = [PredictedTime(SimpleNamespace(seconds=1.0), mean_seconds=1.2, median_seconds=9.0)]
+    section = build(headline, make_costs(), elsewhere, predicted=predicted)
+    rows = rows_of(section)
+    assert [row["on 16 cores (one boot)"] for row in rows] == ["1", "-", "-", "10"]
+    said = "On the 16 cores (with Python 3.11 and torch 2.11.0), predictions were off by a factor of 1.2."
+    assert said in section.notes[0]
+
+
+def test_a_factor_of_rows_that_share_no_campaign_is_not_known(headline, tmp_path):
+    elsewhere = write_other_machine(tmp_path, ("store driver-queue", {}, 2.0))
+    mixed = {**elsewhere, "graph shm": headline["graph shm"]}
+    rows = rows_of(build(headline, make_costs(), mixed))
+    assert [row["on 2 to 16 cores (4 boots)"] for row in rows] == ["1", "-", "-", "-"]
 
 
 def test_an_answer_says_if_copies_and_page_faults_do_not_explain_it(headline):
-    text = build_three_answers(headline, make_costs()).sentence
-    assert "an iteration costs a time that copies and page faults do not explain (" in text
+    *_, graph = rows_of(build(headline, make_costs()))
+    assert {graph[name] for name in ("copies", "page faults", "other ms")} == {"?"}
 
 
 def test_there_are_no_answers_if_one_of_the_configurations_was_not_measured(headline):
     del headline["graph shm"]
-    assert build_three_answers(headline, make_costs()).sentence == ""
+    section = build(headline, make_costs())
+    assert (section.sentence, section.table) == ("", None)
+
+
+def test_the_answers_end_with_what_was_measured_on_gpus(headline):
+    _, note = build(headline, make_costs(), on_gpus="300 ms.").notes
+    assert note == "\n**On a GPU:** 300 ms. More is [here](docs/cluster.md#gpus)."
 
 
 def test_the_advice_of_raymeter_is_a_part_of_an_output_that_another_page_has():
