@@ -272,9 +272,7 @@ def print_plans(
     runs = arguments.runs
     columns = (
         Column("configuration", lambda item: item.label),
-        Column(
-            "runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}", rank=1
-        ),
+        Column("runs x iterations", lambda item: f"{runs} x {iterations_of(item)}", rank=1),
         Column("memory", lambda item: format_bytes(item.plan.memory_bytes), rank=2),
         Column(
             "iterations take about",
@@ -292,6 +290,10 @@ def print_plans(
     if len(items) > 1 or arguments.dry_run:  # otherwise, the end of the run shows the path
         print(f"records: {output}")
     sys.stdout.flush()
+
+
+def iterations_of(item: Item) -> int:
+    return item.plan.options.iterations
 
 
 def describe_sizes(plan: Plan) -> str:

@@ -51,12 +51,11 @@ CHANGES = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class AnswerSources:
     """What the answers are made from."""
 
-    here: Mapping[
-        str, Row
-    ]  # by the names of configurations, on the machines to which costs are fitted
+    # Rows of machines to which costs are fitted, by the names of configurations.
+    here: Mapping[str, Row]
     elsewhere: Mapping[str, Row]  # on other machines
     left_out: Sequence[LeftOutTime] = ()  # times of single machines, predicted from the others
     predicted: Sequence[PredictedTime] = ()  # those of `elsewhere`
@@ -81,7 +80,7 @@ def format_gain(change: Change, rows: Mapping[str, Row]) -> str:
     return format_range([*gains.values()]) if gains else NOT_MEASURED
 
 
-def build_three_answers(measured: Measured, stored: CostFile) -> Section:
+def build_three_answers(measured: AnswerSources, stored: CostFile) -> Section:
     """Return a table of three changes with what an iteration costs after them, and what was measured on GPUs.
 
     The section is empty if one of the changes was not measured.
@@ -110,7 +109,7 @@ def build_three_answers(measured: Measured, stored: CostFile) -> Section:
     parts = [describe_prices(measured.rows, stored), describe_errors(of_changes, measured)]
     notes = [" ".join(filter(None, parts))]
     if measured.on_gpus:
-        notes.append(f"\n**On a GPU:** {measured.on_gpus} More is [here](docs/cluster.md#gpus).")
+        notes.append(f"**On a GPU:** {measured.on_gpus} More is [here](docs/cluster.md#gpus).")
     sentence = describe_messages(measured.rows)
     return Section(NAME, "", sentence, make_table(CHANGES, columns), notes=notes)
 
@@ -188,7 +187,7 @@ def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
     )
 
 
-def describe_errors(costs: Sequence[StoredCost], measured: Measured) -> str:
+def describe_errors(costs: Sequence[StoredCost], measured: AnswerSources) -> str:
     """Return how far the times that follow from the costs are from the measured ones; "" without costs."""
     if not costs:
         return ""

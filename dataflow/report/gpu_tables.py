@@ -2,6 +2,7 @@
 """Show what was measured on GPUs, and what a machine with so many cards can measure."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,16 +197,20 @@ def describe_gpu_times(results: Sequence[Result], folder: Path = SCRIPT_RECORDS)
         sentences.append(
             f"In the suite, the fastest copy to keep took {time} (`{fastest.name}`, one run)."
         )
-    failed = [describe_failure(result) for result in of_suite if result.status == "failed"]
-    if failed:
-        sentences.append(f"Failed runs: {', '.join(failed)}.")
+    failures = describe_failures(of_suite)
+    if failures:
+        sentences.append(f"Failed runs: {failures}.")
     return " ".join(sentences)
 
 
-def describe_failure(result: Result) -> str:
-    """Return the name and the reason, without the iteration and the flag that it may name."""
-    _, _, reason = (result.failure or "").rpartition(": ")
-    return f"`{result.name}` ({FLAG_IN_BRACKETS.sub('', reason)})"
+def describe_failures(results: Sequence[Result]) -> str:
+    """Return the names of failed configurations by reason, without the iteration and the flag that it may name."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        if result.status == "failed":
+            _, _, reason = (result.failure or "").rpartition(": ")
+            by_reason[FLAG_IN_BRACKETS.sub("", reason)].append(f"`{result.name}`")
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
 
 
 def build_scripts(measured: ScriptResults | None) -> Section:

@@ -32,7 +32,7 @@ from dataflow.report.campaign_tables import (
 )
 from dataflow.report.cluster_chart import fan_in_section
 from dataflow.report.cluster_forecast import forecast_sections
-from dataflow.report.front_page import Measured, build_three_answers
+from dataflow.report.front_page import AnswerSources, build_three_answers
 from dataflow.report.gpu_tables import describe_gpu_times, gpu_sections
 from dataflow.report.machine_columns import (
     boots_of_rows,
@@ -88,7 +88,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     built += [prediction_section(left_out, kept, outcomes), *outcome_sections(kept, outcomes)]
     built.append(check_section(load_checks()))
     headline = find_headline(rows)
-    measured = Measured(
+    measured = AnswerSources(
         headline,
         find_headline(combine(others)),
         left_out,

@@ -189,17 +189,23 @@ def sections(
         group_by = by_name[name].group_by
         position = positions[name]
         key = (position, by_flow, flow, *group_by(result))
-        # A paired measurement can have the same configuration twice, from two checkouts.
-        members = by_name[name].split(result)
-        if result.paired:
-            members = [Result((record,)) for record in result.records]
-        groups[key] += members
+        groups[key] += split_result(by_name[name], result)
     built = []
     for key in sorted(groups, key=place_of):
         members = groups[key]
         group = Group(members, results, in_campaigns)
         built += build_group(by_name[table_of(members[0])], group)
     return built
+
+
+def split_result(table: Table, result: Result) -> Sequence[Result]:
+    """Return the results that a table shows of one configuration.
+
+    A paired measurement can have the same configuration twice, from two checkouts.
+    """
+    if result.paired:
+        return [Result((record,)) for record in result.records]
+    return table.split(result)
 
 
 def build_group(table: Table, group: Group) -> list[Section]:

@@ -185,7 +185,8 @@ def test_simulated_times_are_as_near_to_the_measured_ones_as_the_page_says():
     # Messages of 12 MB: on one machine, round trips of 1 KiB took much longer, and calls with them did not. And gloo on
     # one node, which takes longer with other flows than the demo's.
     others = [key for key in far if "gloo" not in key[2]]
-    assert {layout for _, layout, _ in others} <= {"one node, 3 actors"}
+    # And references with kept memory to 12 actors, by 22 %.
+    assert {layout for _, layout, _ in others} <= {"one node, 3 actors", "one node, 12 actors"}
     assert all(layout.startswith("one node") for _, layout, _ in far)
     assert len(far) <= 0.3 * len(errors), far
 

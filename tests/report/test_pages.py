@@ -274,7 +274,8 @@ def test_no_page_shows_times_that_contradict_a_factor_of_kept_memory():
         # Campaigns measured these, too: messages of 12 MB, beside what a simulation says.
         # Predicted times stand beside measured ones, and no factor. Those of GPUs are of other tensors.
         # A long run shows whether times change during it.
-        others = {"cluster-checks", "predictions", "checks", "gpu", "allocator-long"}
+        # Huge pages change the machine, and messages have another size there.
+        others = {"cluster-checks", "predictions", "checks", "gpu", "allocator-long", "huge-pages"}
         is_compared = name in others
         is_of_campaigns = name.startswith("campaign-") or is_compared
         if is_of_campaigns or is_small:

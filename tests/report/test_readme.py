@@ -15,7 +15,7 @@ from dataflow.analysis.left_out import LeftOutTime
 from dataflow.analysis.outcomes import PredictedTime
 from dataflow.analysis.stored_costs import CostFile, FittedMachine, StoredCost
 from dataflow.records.schema import ProcessCost
-from dataflow.report.front_page import Measured, build_three_answers
+from dataflow.report.front_page import AnswerSources, build_three_answers
 from dataflow.report.pages import load_rows
 from examples.profiled import publish
 
@@ -78,7 +78,7 @@ GRAPH = make_cost("graph shm", 2.357, 114_700.0)
 
 
 def build(headline, costs, elsewhere=(), **others):
-    return build_three_answers(Measured(headline, dict(elsewhere), **others), costs)
+    return build_three_answers(AnswerSources(headline, dict(elsewhere), **others), costs)
 
 
 def test_the_three_answers_have_factors_copies_page_faults_what_they_leave_and_memory(headline):
@@ -155,7 +155,7 @@ def test_there_are_no_answers_if_one_of_the_configurations_was_not_measured(head
 
 def test_the_answers_end_with_what_was_measured_on_gpus(headline):
     _, note = build(headline, make_costs(), on_gpus="300 ms.").notes
-    assert note == "\n**On a GPU:** 300 ms. More is [here](docs/cluster.md#gpus)."
+    assert note == "**On a GPU:** 300 ms. More is [here](docs/cluster.md#gpus)."
 
 
 def test_the_advice_of_raymeter_is_a_part_of_an_output_that_another_page_has():
