@@ -182,7 +182,7 @@ def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
     copies = [size * machine.byte_seconds / MILLISECOND for machine in stored.machines]
     faults = [machine.fault_seconds / MICROSECOND for machine in stored.machines]
     return (
-        f"Here, a copy by both cores took {format_range(copies)} ms, and a page fault {format_range(faults)} µs. "
+        f"Here, a copy by all cores took {format_range(copies)} ms, and a page fault {format_range(faults)} µs. "
         "[`machine`](#your-own-machine) measures both on yours, and `predict` does the sum."
     )
 

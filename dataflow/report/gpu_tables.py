@@ -194,8 +194,10 @@ def describe_gpu_times(results: Sequence[Result], folder: Path = SCRIPT_RECORDS)
     if copies:
         fastest = min(copies, key=lambda result: result.typical_seconds)
         time = f"{format_milliseconds(fastest.typical_seconds)} ms"
+        count = len(fastest.run_seconds)
+        runs = "one run" if count == 1 else f"{count} runs"
         sentences.append(
-            f"In the suite, the fastest copy to keep took {time} (`{fastest.name}`, one run)."
+            f"In the suite, the fastest copy to keep took {time} (`{fastest.name}`, {runs})."
         )
     failures = describe_failures(of_suite)
     if failures:

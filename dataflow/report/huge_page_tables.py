@@ -46,7 +46,7 @@ class Setting:
         return " and ".join(names) or "on request"
 
 
-# As most systems are installed: only memory with madvise(MADV_HUGEPAGE) gets them.
+# As on our machines: only memory with madvise(MADV_HUGEPAGE) gets them.
 ON_REQUEST = Setting("madvise", "never")
 PRIVATE_MEMORY = Setting(ALWAYS, "never")
 ORDER = (ON_REQUEST, PRIVATE_MEMORY, Setting("madvise", ALWAYS), Setting(ALWAYS, ALWAYS))

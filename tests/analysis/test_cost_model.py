@@ -167,7 +167,7 @@ def test_the_campaigns_are_explained():
     large = [cost for cost in costs if cost.result.table == "headline"]
     assert len(large) >= 10
     unexplained = [cost.result.label for cost in large if not cost.of_median.is_explained]
-    # Measured on two machines, in two runs each. Its new memory took other times than copies and page faults explain.
+    # Measured on two machines, in two runs each. Why it is not explained is not known.
     assert set(unexplained) <= {"torch gloo --keep"}
 
 
