@@ -77,11 +77,11 @@ def order_of(row: Row) -> float:
 
 
 def boots_of_rows(rows: Sequence[Row]) -> list[str]:
-    """Return the boots that the rows have, in the order of the campaigns."""
-    found: dict[str, None] = {}
+    """Return the boots that the rows have, in the order of the campaigns, whose names begin with the day."""
+    by_campaign: dict[str, str] = {}
     for row in rows:
-        found |= dict.fromkeys(row.factor.boots.values())
-    return [*found]
+        by_campaign |= row.factor.boots
+    return [*dict.fromkeys(by_campaign[name] for name in sorted(by_campaign))]
 
 
 def machine_columns(rows: Sequence[Row]) -> list[Column]:

@@ -48,6 +48,16 @@ def test_all_iterations_of_all_campaigns_of_a_machine_count(rows):
     assert order_of(row) < 1 == order_of(row_of(rows, "store driver-queue"))
 
 
+def test_machines_are_in_the_order_of_the_campaigns_whatever_row_comes_first(rows):
+    boots = boots_of_rows(rows)
+    assert len(boots) > 2
+    incomplete = [row for row in rows if {*boots} - row.boots]
+    complete = [row for row in rows if not {*boots} - row.boots]
+    assert incomplete and complete
+    for first in incomplete:
+        assert boots_of_rows([first, *complete]) == boots
+
+
 def test_copies_and_page_faults_are_those_of_the_stored_costs(rows):
     stored = load_costs()
     costs = FittedCosts(stored)
