@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -296,7 +296,7 @@ class Monitor:
         return self._find_late_actor(received, processes)
 
     def _find_late_actor(self, received: Mapping[str, int], known: Mapping[str, int]) -> str:
-        """Return which actor has not received the message of the open iteration, and where its threads are.
+        """Return which actor has not received the message of the open iteration, and where it and its senders are.
 
         received: the number of each worker's last message; known: the processes of the workers on this machine.
         """
@@ -308,17 +308,31 @@ class Monitor:
         for task in flow.tasks:
             senders = {flow.actor(source) for source in task.reads}
             if task.actor in late and senders.isdisjoint(late):
-                place = self._describe_waits(task.actor, known)
-                return f"{task.actor} is stuck after iteration {received[task.actor]}{place}"
-        place = self._describe_waits(DRIVER, known)
-        return f"all actors received their messages, but the result did not reach the driver{place}"
+                places = self._describe_places(task.actor, senders, known)
+                return f"{task.actor} is stuck after iteration {received[task.actor]}{places}"
+        senders = {flow.actor(source) for source in flow.returns}
+        places = self._describe_places(DRIVER, senders, known)
+        return (
+            f"all actors received their messages, but the result did not reach the driver{places}"
+        )
 
-    def _describe_waits(self, worker: str, known: Mapping[str, int]) -> str:
-        """Return a part of a message: where the threads of a worker on this machine are; "" if none is at work."""
+    def _describe_places(self, reader: str, senders: Set[str], known: Mapping[str, int]) -> str:
+        """Return a part of a message: where the threads are of a worker, and of those that send to it."""
+        text = ""
+        waits = self._find_waits(reader, known)
+        if waits:
+            text += f": it is in {waits}"
+        for sender in sorted(senders - {reader}):
+            waits = self._find_waits(sender, known)
+            if waits:
+                text += f"; {sender}, which sends to it, is in {waits}"
+        return text
+
+    def _find_waits(self, worker: str, known: Mapping[str, int]) -> str:
+        """Return where the threads of a worker on this machine are; "" if none is at work, or if it is elsewhere."""
         if worker not in known:
             return ""
-        waits = name_waits(ask_for_stacks(self.plan.run_folder, known[worker]))
-        return f": it is in {' and '.join(waits)}" if waits else ""
+        return " and ".join(name_waits(ask_for_stacks(self.plan.run_folder, known[worker])))
 
     @property
     def iteration(self) -> int:

@@ -235,6 +235,21 @@ def test_an_actor_that_is_stuck_says_where(plan, made, monkeypatch):
     assert asked == [(plan.run_folder, os.getpid())]
 
 
+def test_a_sender_of_a_stuck_actor_says_where_it_is(plan, made, monkeypatch):
+    places = {1: "read (channel.py:7)", 2: "write (channel.py:9)"}
+    monkeypatch.setattr(monitor, "ask_for_stacks", lambda folder, pid: str(pid))
+    monkeypatch.setattr(monitor, "name_waits", lambda stacks: [places[int(stacks)]])
+    made.progress.began(5)
+    made.progress.ended(4, 0, 1)
+    policy, reference, reward = NAMES[1:]
+    received = {policy: 5, reference: 4, reward: 4}
+    text = made._find_late_actor(received, {policy: 2, reference: 1})
+    assert text == (
+        "reference is stuck after iteration 4: it is in read (channel.py:7); "
+        "policy, which sends to it, is in write (channel.py:9)"
+    )
+
+
 def test_run_without_progress_times_out(plan, made, monkeypatch):
     monkeypatch.setattr(monitor, "MIN_START_SECONDS", 0.2)
     object.__setattr__(plan.options, "timeout", 0.1)
