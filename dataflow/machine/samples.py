@@ -15,9 +15,12 @@ PAUSE_SECONDS = 5.0  # after which a virtual machine has given free memory back 
 
 
 class WarmCopies(msgspec.Struct, frozen=True):
-    """Copies of one buffer into another one that was used before, one sample per repeat."""
+    """Passes of copies into memory that was used before, one sample per repeat.
 
-    bytes: int
+    A pass copies several buffers, one after the other. Those of older files have one.
+    """
+
+    bytes: int  # of all buffers of a pass
     threads: int
     seconds: list[Seconds]
 

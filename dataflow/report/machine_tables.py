@@ -27,7 +27,7 @@ class MeasuredCost:
 
 
 def copies_table(machine: MachineSamples) -> TextTable:
-    """Return the rate of warm copies by number of threads (rows) and by bytes of a copy (columns)."""
+    """Return the rate of warm copies by number of threads (rows) and by bytes of a pass (columns)."""
     sizes = sorted({copies.bytes for copies in machine.warm_copies})
     counts = sorted({copies.threads for copies in machine.warm_copies})
     rates = {(copies.threads, copies.bytes): copies.rates for copies in machine.warm_copies}
@@ -37,7 +37,7 @@ def copies_table(machine: MachineSamples) -> TextTable:
             format_bytes(size), lambda threads: format_samples(rates.get((threads, size), []))
         )
 
-    threads = Column("GB/s of a copy, memory used before", name_threads)
+    threads = Column("GB/s of copies, memory used before", name_threads)
     return make_table(counts, [threads, *map(column_of, sizes)])
 
 

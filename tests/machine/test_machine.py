@@ -8,6 +8,7 @@ import os
 import pytest
 
 from common import facts
+from common.sizes import EDGES
 from dataflow.commands import machine as command
 from dataflow.errors import RecordError
 from dataflow.machine import copying, measurement, samples, speeds
@@ -50,6 +51,19 @@ def test_a_file_that_can_not_be_made_is_rejected_before_anything_is_measured(
     monkeypatch.setattr(measurement, "measure_machine", None)
     with pytest.raises(RecordError, match="give another name"):
         command.main(["--output", str(tmp_path / name)])
+
+
+def test_a_pass_copies_all_bytes_in_as_many_messages_as_an_iteration_of_the_demo(
+    small, monkeypatch
+):
+    passes = []
+    monkeypatch.setattr(copying, "copy_seconds", lambda pairs: passes.append(pairs) or 1.0)
+    copying.time_warm_copies(2**16, threads=1)
+    assert len(passes) == 1 + copying.REPEATS
+    for pairs in passes:
+        assert len(pairs) == len(EDGES)
+        assert sum(source.nbytes for source, _ in pairs) == 2**16
+        assert len({target.data_ptr() for _, target in pairs}) == len(EDGES)
 
 
 def test_new_memory_has_a_page_fault_for_each_page(small):
