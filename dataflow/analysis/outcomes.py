@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import fmean
 
-from dataflow.analysis.campaigns import Campaigns, boot_of, boots_of
+from dataflow.analysis.campaigns import Campaigns, boot_of
 from dataflow.analysis.kept_predictions import KeptPrediction, PredictionFile
 from dataflow.analysis.result import Result
 
@@ -43,22 +43,6 @@ def find_all_outcomes(
         until = later[0].predicted_at if later else None
         outcomes.append(find_outcomes(file, campaigns, until))
     return outcomes
-
-
-def find_outcomes_of(
-    kept: Sequence[PredictionFile],
-    outcomes: Sequence[Sequence[PredictedTime]],
-    campaigns: Campaigns,
-) -> list[PredictedTime]:
-    """Return what was predicted of the boots of these campaigns; outcomes: one list per file of predictions."""
-    boots: set[str] = set()
-    for results in campaigns.values():
-        boots |= boots_of(results)
-    found: list[PredictedTime] = []
-    for file, times in zip(kept, outcomes, strict=True):
-        if file.boot in boots:
-            found += times
-    return found
 
 
 def find_outcomes(

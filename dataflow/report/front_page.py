@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataflow.analysis.campaigns import Row
-from dataflow.analysis.left_out import LeftOutTime
 from dataflow.analysis.outcomes import PredictedTime, rms_error
 from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.machine import describe_gpus
 from dataflow.report.campaign_tables import format_boots, format_memory
 from dataflow.report.machine_columns import divide_means
-from dataflow.report.outcome_tables import format_factor
+from dataflow.report.outcome_tables import LARGE_BYTES, format_factor
+from dataflow.report.price_tables import PREDICTED, list_priced_gains
 from dataflow.report.tables import (
     Column,
     Section,
@@ -43,10 +43,13 @@ class Change:
 
 
 CHANGES = (
-    Change(BASELINE, "none: the driver passes each message on"),
-    Change(SIMPLEST, "1. **Pass references on**: call no `ray.get` in the driver"),
-    Change(KEPT, "2. **Keep freed memory**, too, with four environment variables"),
-    Change(GRAPH, "3. **Or compile the calls into a graph**, without the variables"),
+    Change(BASELINE, f"none: the driver gets each message and passes it on (`{BASELINE}`)"),
+    Change(
+        SIMPLEST,
+        f"1. **Pass references on**: no `ray.get` in the driver; if it computes, let an actor do that (`{SIMPLEST}`)",
+    ),
+    Change(KEPT, f"2. **Keep freed memory**, too, with four environment variables (`{KEPT}`)"),
+    Change(GRAPH, f"3. **Or compile the calls into a graph**, without the variables (`{GRAPH}`)"),
 )
 
 
@@ -57,8 +60,8 @@ class AnswerSources:
     # Rows of machines to which costs are fitted, by the names of configurations.
     here: Mapping[str, Row]
     elsewhere: Mapping[str, Row]  # on other machines
-    left_out: Sequence[LeftOutTime] = ()  # times of single machines, predicted from the others
-    predicted: Sequence[PredictedTime] = ()  # those of `elsewhere`
+    # What was predicted of machines to which no cost was fitted, a list for each machine.
+    of_new_machines: Sequence[Sequence[PredictedTime]] = ()
     on_gpus: str = ""
 
     @property
@@ -107,11 +110,11 @@ def build_three_answers(measured: AnswerSources, stored: CostFile) -> Section:
         columns.insert(2, other)
     of_changes = [costs[name] for name in names if name in costs]
     parts = [describe_prices(measured.rows, stored), describe_errors(of_changes, measured)]
-    notes = [" ".join(filter(None, parts))]
+    notes = [" ".join(filter(None, parts)), describe_cheap_faults(measured.here, stored)]
     if measured.on_gpus:
         notes.append(f"**On a GPU:** {measured.on_gpus} More is [here](docs/cluster.md#gpus).")
-    sentence = describe_messages(measured.rows)
-    return Section(NAME, "", sentence, make_table(CHANGES, columns), notes=notes)
+    table = make_table(CHANGES, columns)
+    return Section(NAME, "", describe_messages(measured.rows), table, notes=[*filter(None, notes)])
 
 
 def format_copies(cost: StoredCost | None) -> str:
@@ -140,8 +143,9 @@ def describe_messages(rows: Sequence[Row]) -> str:
     gpus = " or ".join(sorted({describe_gpus(environment) for environment in environments}))
     return (
         f"One iteration sends {size} in {len(workload.edges)} messages. How much faster does a change make it? That "
-        f"depends on the machine (here: {kind} with {describe_cores(rows)} and {gpus}, and tensors on CPUs). What "
-        "carries over is the cost, in copies of all these bytes and in page faults:"
+        f"depends on the machine (here: {kind} with {describe_cores(rows)} and {gpus}, and tensors on CPUs; a boot is "
+        "one start of one). What carries over better is the cost, in page faults (counted) and in copies of all these "
+        "bytes (fitted, with pickling in them):"
     )
 
 
@@ -166,16 +170,6 @@ def describe_boots(rows: Sequence[Row]) -> str:
     return format_boots(len(boots))
 
 
-def describe_versions(rows: Sequence[Row]) -> str:
-    """Return the versions of Python and torch, such as "Python 3.12.3 and torch 2.11.0"."""
-    pythons: set[str] = set()
-    torches: set[str] = set()
-    for environment in environments_of(rows):
-        pythons.add(environment["python"])
-        torches.add((environment.get("versions") or {}).get("torch", "unknown"))
-    return f"Python {' or '.join(sorted(pythons))} and torch {' or '.join(sorted(torches))}"
-
-
 def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
     """Return what a copy and a page fault took on the machines."""
     size = rows[0].newest.workload.bytes_per_iteration
@@ -187,42 +181,40 @@ def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
     )
 
 
+def describe_cheap_faults(by_name: Mapping[str, Row], stored: CostFile) -> str:
+    """Return what kept memory gains where page faults are cheap, because it removes page faults. "" if not known."""
+    rows = list_priced_gains(by_name, stored)
+    measured = [row.gains[SIMPLEST] for row in rows if row.place != PREDICTED]
+    cheapest = next((row for row in rows if row.place == PREDICTED), None)
+    if not measured or cheapest is None:
+        return ""
+    price = format_significant(cheapest.fault_seconds / MICROSECOND)
+    gain = format_significant(cheapest.gains[SIMPLEST])
+    return (
+        f"**Are page faults cheaper on your machine?** Then step 2 gains less. Here, it is {format_range(measured)} "
+        f"times as fast as step 1. With {price} µs per page fault, it would be {gain} times as fast "
+        "([predicted](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then))."
+    )
+
+
 def describe_errors(costs: Sequence[StoredCost], measured: AnswerSources) -> str:
     """Return how far the times that follow from the costs are from the measured ones; "" without costs."""
     if not costs:
         return ""
-    names = {cost.configuration for cost in costs}
     error = 100 * max(cost.error for cost in costs)
     sentences = [
-        f"On our machines, these sums are within {error:.0f} % (rms) of the measured times."
+        f"On our machines, these sums are off by up to {error:.0f} % (rms of a configuration)."
     ]
-    of_changes = [
-        item for item in measured.left_out if item.table == TABLE and item.configuration in names
-    ]
-    if find_pairs(of_changes):
+    factors = [factor_of_error(times) for times in measured.of_new_machines if times]
+    if factors:
         sentences.append(
-            f"On one that was left out of the fit, they are off by a factor of {format_left_out(of_changes)} (those of "
-            f"all configurations: {format_left_out(measured.left_out)})."
-        )
-    if measured.predicted:
-        pairs = [(time.predicted.seconds, time.mean_seconds) for time in measured.predicted]
-        factor = format_factor(1 + rms_error(pairs))
-        cores = describe_cores(measured.rows_elsewhere)
-        versions = describe_versions(measured.rows_elsewhere)
-        sentences.append(
-            f"On the {cores} (with {versions}), predictions were off by a factor of {factor}."
+            f"On {len(factors)} machines that were new to the model, predictions written before the measurement were "
+            f"off by a factor of {', '.join(map(format_factor, factors))} ({format_bytes(LARGE_BYTES)} and more per "
+            "iteration)."
         )
     return f"{' '.join(sentences)} [How far to trust predictions](docs/method.md#another-machine)."
 
 
-def find_pairs(left_out: Sequence[LeftOutTime]) -> list[tuple[float, float]]:
-    """Return predicted and measured seconds, where something is predicted."""
-    return [
-        (item.predicted_seconds, item.measured_seconds)
-        for item in left_out
-        if item.predicted_seconds is not None
-    ]
-
-
-def format_left_out(left_out: Sequence[LeftOutTime]) -> str:
-    return format_factor(1 + rms_error(find_pairs(left_out)))
+def factor_of_error(times: Sequence[PredictedTime]) -> float:
+    """Return by which factor predictions miss the measured means (rms of the logarithms)."""
+    return 1 + rms_error([(time.predicted.seconds, time.mean_seconds) for time in times])

@@ -197,11 +197,11 @@ def describe_gpu_times(results: Sequence[Result], folder: Path = SCRIPT_RECORDS)
         count = len(fastest.run_seconds)
         runs = "one run" if count == 1 else f"{count} runs"
         sentences.append(
-            f"In the suite, the fastest copy to keep took {time} (`{fastest.name}`, {runs})."
+            f"If readers keep a copy, `{fastest.name}` was the fastest of the suite, with {time} ({runs})."
         )
     failures = describe_failures(of_suite)
     if failures:
-        sentences.append(f"Failed runs: {failures}.")
+        sentences.append(f"Without times, because their runs failed: {failures}.")
     return " ".join(sentences)
 
 

@@ -82,6 +82,24 @@ def outcome_sections(
     return sections or [Section(NAME, "", NONE_YET)]
 
 
+def find_new_machines(
+    files: Sequence[PredictionFile], outcomes: Sequence[Sequence[PredictedTime]]
+) -> list[list[PredictedTime]]:
+    """Return what was predicted of large messages on machines to which no cost was fitted then, a list for each file.
+
+    outcomes: a list for each of `files`. Files without a campaign after them are left out.
+    """
+    found = []
+    for file, measured in zip(files, outcomes, strict=True):
+        if measured and file.boot not in file.fitted_boots:
+            found.append(select_large(measured))
+    return found
+
+
+def select_large(outcomes: Sequence[PredictedTime]) -> list[PredictedTime]:
+    return [outcome for outcome in outcomes if outcome.predicted.iteration_bytes >= LARGE_BYTES]
+
+
 def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
     """Return by how much the predictions of a boot miss, and whether it was among those to which costs were fitted.
 
@@ -92,7 +110,7 @@ def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
     novelty = "At that time, no cost was fitted to this boot."
     if file.boot in file.fitted_boots:
         novelty = "The costs were fitted to this boot, too."
-    large = [outcome for outcome in outcomes if outcome.predicted.iteration_bytes >= LARGE_BYTES]
+    large = select_large(outcomes)
     small = [outcome for outcome in outcomes if outcome not in large]
     size = format_bytes(LARGE_BYTES)
     errors = [f"With {size} per iteration and more, {say_errors(large)}"] if large else []

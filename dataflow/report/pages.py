@@ -14,7 +14,7 @@ from dataflow.analysis.comparison import match_results
 from dataflow.analysis.kept_checks import load_checks
 from dataflow.analysis.kept_predictions import load_predictions
 from dataflow.analysis.left_out import predict_left_out
-from dataflow.analysis.outcomes import find_all_outcomes, find_outcomes_of
+from dataflow.analysis.outcomes import find_all_outcomes
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED, ratio
 from dataflow.analysis.stored_costs import load_costs
@@ -41,7 +41,7 @@ from dataflow.report.machine_columns import (
     list_means,
     times_of,
 )
-from dataflow.report.outcome_tables import check_section, outcome_sections
+from dataflow.report.outcome_tables import check_section, find_new_machines, outcome_sections
 from dataflow.report.prediction_chart import prediction_section
 from dataflow.report.price_tables import build_prices
 from dataflow.report.provenance import describe_commits, provenance
@@ -91,8 +91,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     measured = AnswerSources(
         headline,
         find_headline(combine(others)),
-        left_out,
-        find_outcomes_of(kept, outcomes, others),
+        find_new_machines(kept, outcomes),
         describe_gpu_times(results),
     )
     if headline.keys() >= SCRIPTS.keys():

@@ -20,6 +20,7 @@ TABLE = "headline"
 KEPT = " --retain-memory"
 COMPARED = ("store driver-queue", "store refs", "graph shm")
 PRICES = (0.1e-6, 0.25e-6, 0.5e-6, 1e-6, 2e-6, 4e-6, 8e-6)  # seconds of a page fault
+PREDICTED = "predicted"
 GB = 1e9
 MICROSECOND = 1e-6
 
@@ -34,17 +35,10 @@ class PricedGains:
 
 
 def build_prices(by_name: Mapping[str, Row], stored: CostFile) -> Section:
-    """Return the measured gains of each machine, and the predicted ones of other prices, the lowest price first.
-
-    The section is empty if a configuration was not measured, or has no costs.
-    """
-    costs = {cost.configuration: cost for cost in stored.costs if cost.table == TABLE}
-    needed = {*COMPARED, *(name + KEPT for name in COMPARED)}
-    if not (by_name.keys() >= needed and costs.keys() >= needed):
+    """Return a table of `list_priced_gains`. The section is empty without them."""
+    rows = list_priced_gains(by_name, stored)
+    if not rows:
         return Section(NAME, "")
-    byte_seconds = geometric_mean(machine.byte_seconds for machine in stored.machines)
-    rows = [*measured_gains(by_name, stored), *predicted_gains(costs, byte_seconds)]
-    rows.sort(key=lambda row: row.fault_seconds)
     columns = [
         Column(
             "µs per page fault", lambda row: format_significant(row.fault_seconds / MICROSECOND)
@@ -52,6 +46,7 @@ def build_prices(by_name: Mapping[str, Row], stored: CostFile) -> Section:
         Column("where", lambda row: row.place, is_text=True),
         *map(column_of, COMPARED),
     ]
+    byte_seconds = average_byte_seconds(stored)
     lowest = min(machine.fault_seconds for machine in stored.machines) / MICROSECOND
     note = (
         "How many times as fast each configuration is with the four variables, by the means. Predicted: for a machine "
@@ -60,6 +55,25 @@ def build_prices(by_name: Mapping[str, Row], stored: CostFile) -> Section:
         f"{format_significant(lowest)} µs."
     )
     return Section(NAME, "", "", make_table(rows, columns), notes=[note])
+
+
+def list_priced_gains(by_name: Mapping[str, Row], stored: CostFile) -> list[PricedGains]:
+    """Return the measured gains of each machine, and the predicted ones of other prices, the lowest price first.
+
+    Return [] if a configuration was not measured, or has no costs.
+    """
+    costs = {cost.configuration: cost for cost in stored.costs if cost.table == TABLE}
+    needed = {*COMPARED, *(name + KEPT for name in COMPARED)}
+    if not (by_name.keys() >= needed and costs.keys() >= needed):
+        return []
+    rows = measured_gains(by_name, stored)
+    rows += predicted_gains(costs, average_byte_seconds(stored))
+    return sorted(rows, key=lambda row: row.fault_seconds)
+
+
+def average_byte_seconds(stored: CostFile) -> float:
+    """Return what all cores together take to copy a byte, on the machines to which the costs are fitted."""
+    return geometric_mean(machine.byte_seconds for machine in stored.machines)
 
 
 def column_of(name: str) -> Column:
@@ -92,7 +106,7 @@ def predicted_gains(costs: Mapping[str, StoredCost], byte_seconds: float) -> lis
         for name in COMPARED:
             plain = seconds_of(costs[name], byte_seconds, price)
             gains[name] = plain / seconds_of(costs[name + KEPT], byte_seconds, price)
-        rows.append(PricedGains("predicted", price, gains))
+        rows.append(PricedGains(PREDICTED, price, gains))
     return rows
 
 

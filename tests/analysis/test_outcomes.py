@@ -17,7 +17,6 @@ from dataflow.analysis.outcomes import (
     PredictedTime,
     find_all_outcomes,
     find_outcomes,
-    find_outcomes_of,
     rms_error,
 )
 from dataflow.analysis.stored_costs import load_costs
@@ -171,10 +170,3 @@ def test_samples_of_another_boot_are_refused(tmp_path, monkeypatch):
     )
     with pytest.raises(UsageError, match="measure it again"):
         predict.main(["--campaign", "--machine", str(tmp_path / "m.json")])
-
-
-def test_outcomes_of_other_machines_are_those_of_their_boots(campaigns, newest_boot):
-    name, newest = [*campaigns.items()][-1]
-    files = [make_file("another"), make_file(newest_boot)]
-    times = [["of another"], ["of the newest"]]
-    assert find_outcomes_of(files, times, {name: newest}) == ["of the newest"]

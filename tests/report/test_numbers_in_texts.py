@@ -527,6 +527,33 @@ def gain_of_receiving_weights_in_place():
     return [min(gains), max(gains)]
 
 
+@says(
+    "docs/weights.md",
+    "`store refs` had {} page faults per iteration and rollout in its campaign, and {} in",
+)
+def page_faults_of_weights_in_a_campaign_and_later():
+    of_campaign = [
+        result
+        for result in load_table("campaigns/2026-11-29T0216-d52e")
+        if result.table == "weights" and result.name == "store refs --copy-out"
+    ]
+    return [
+        mean_faults_of_rollouts(of_campaign),
+        mean_faults_of_rollouts(load_table("evidence/weights-again")),
+    ]
+
+
+def mean_faults_of_rollouts(results):
+    """Return the page faults per iteration and rollout, as the mean of all runs."""
+    faults = []
+    for result in results:
+        for run in result.shown_runs:
+            for name, cost in run.processes.items():
+                if name.startswith("rollout"):
+                    faults.append((cost.minor_faults or 0) / len(run.seconds))
+    return mean(faults)
+
+
 @says("docs/weights.md", "its mean is {} ms, and that of `store refs --zero-copy --copy-out` is {} ms: "
       "one in ten iterations of the latter took {} ms or more")  # fmt: skip
 def weights_that_readers_map_in_the_store():
@@ -557,10 +584,22 @@ def spread_of_machines():
 
 
 def half_unit(text: str) -> float:
-    """Return the largest distance of a value that is written as this text: half of its last digit that is not 0."""
+    """Return the largest distance of a value that is written as this text: half of its last digit that is not 0.
+
+    Texts have at least two significant digits, so the 0 of 20 is one.
+    """
     if "." in text:
         return 0.5 * 10 ** -len(text.partition(".")[2])
-    return 0.5 * 10 ** (len(text) - len(text.rstrip("0")))
+    zeros = len(text) - max(len(text.rstrip("0")), 2)
+    return 0.5 * 10 ** max(zeros, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0.5", 0.05), ("6", 0.5), ("20", 0.5), ("22", 0.5), ("100", 5), ("120", 5), ("1300", 50)],
+)
+def test_a_number_stands_for_what_is_rounded_to_two_digits(text, expected):
+    assert half_unit(text) == expected
 
 
 @pytest.mark.study

@@ -6,6 +6,7 @@ import pytest
 from dataflow.analysis.kept_predictions import KeptPrediction, PredictionFile
 from dataflow.analysis.left_out import LeftOutTime
 from dataflow.analysis.outcomes import PredictedTime
+from dataflow.report.outcome_tables import find_new_machines
 from dataflow.report.prediction_chart import BEFORE, LEFT_OUT, prediction_section
 
 LEFT_OUT_TIMES = [
@@ -29,12 +30,12 @@ def make_file(boot, *fitted):
     )
 
 
-def make_outcome(configuration, predicted, measured):
+def make_outcome(configuration, predicted, measured, iteration_bytes=1):
     kept = KeptPrediction(
         configuration=configuration,
         table="headline",
         flow="online-dpo",
-        iteration_bytes=1,
+        iteration_bytes=iteration_bytes,
         seconds=predicted,
         interval=None,
     )
@@ -72,3 +73,10 @@ def test_the_text_has_the_error_the_farthest_point_and_what_is_not_predicted():
 def test_without_predictions_there_is_no_chart():
     section = prediction_section([], [make_file("cccc3")], [[]])
     assert section.chart is None and section.sentence == ""
+
+
+def test_predictions_of_a_new_machine_are_those_of_large_messages_before_a_fit_to_it():
+    large = make_outcome("store refs", 1.5, 1.0, 100 * 2**20)
+    small = make_outcome("store refs", 9.0, 1.0, 100 * 2**20 - 1)
+    files = [make_file("cccc3", "aaaa1"), make_file("aaaa1", "aaaa1"), make_file("dddd4")]
+    assert find_new_machines(files, [[large, small], [large], []]) == [[large]]
