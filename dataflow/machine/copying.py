@@ -29,8 +29,8 @@ def thread_counts(cores: int) -> list[int]:
 def time_warm_copies(size: int, threads: int) -> list[float]:
     """Return the seconds of one pass by so many threads, once per repeat, after a pass that does not count.
 
-    A pass copies MESSAGES buffers of `size` bytes together, one after the other. A run measures the same with its own
-    messages, and costs are fitted to that. Copies of a single buffer would take less time.
+    A pass copies MESSAGES buffers of `size` bytes together, one after the other. A run does so with its own messages,
+    and costs are fitted to that.
     """
     smaller = size // MESSAGES
     sizes = [smaller] * (MESSAGES - 1)

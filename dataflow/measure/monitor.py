@@ -321,7 +321,7 @@ class Monitor:
         text = ""
         waits = self._find_waits(reader, known)
         if waits:
-            text += f": it is in {waits}"
+            text += f": {reader} is in {waits}"
         for sender in sorted(senders - {reader}):
             waits = self._find_waits(sender, known)
             if waits:

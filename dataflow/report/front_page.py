@@ -60,7 +60,7 @@ class AnswerSources:
     # Rows of machines to which costs are fitted, by the names of configurations.
     here: Mapping[str, Row]
     elsewhere: Mapping[str, Row]  # on other machines
-    # What was predicted of machines to which no cost was fitted, a list for each machine.
+    # What was predicted of machines to which no cost was fitted then, a list for each file of predictions.
     of_new_machines: Sequence[Sequence[PredictedTime]] = ()
     on_gpus: str = ""
 
@@ -144,8 +144,8 @@ def describe_messages(rows: Sequence[Row]) -> str:
     return (
         f"One iteration sends {size} in {len(workload.edges)} messages. How much faster does a change make it? That "
         f"depends on the machine (here: {kind} with {describe_cores(rows)} and {gpus}, and tensors on CPUs; a boot is "
-        "one start of one). What carries over better is the cost, in page faults (counted) and in copies of all these "
-        "bytes (fitted, with pickling in them):"
+        "one start of one). Predictions use the cost: copies of all these bytes (fitted, with pickling in them), and "
+        "page faults (counted):"
     )
 
 
@@ -191,9 +191,9 @@ def describe_cheap_faults(by_name: Mapping[str, Row], stored: CostFile) -> str:
     price = format_significant(cheapest.fault_seconds / MICROSECOND)
     gain = format_significant(cheapest.gains[SIMPLEST])
     return (
-        f"**Are page faults cheaper on your machine?** Then step 2 gains less. Here, it is {format_range(measured)} "
-        f"times as fast as step 1. With {price} µs per page fault, it would be {gain} times as fast "
-        "([predicted](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then))."
+        f"**Are page faults cheaper on your machine?** Step 2 was {format_range(measured)} times as fast as step 1 "
+        f"here. With {price} µs per page fault, the model predicts {gain} times "
+        "([not measured](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then))."
     )
 
 
@@ -205,14 +205,21 @@ def describe_errors(costs: Sequence[StoredCost], measured: AnswerSources) -> str
     sentences = [
         f"On our machines, these sums are off by up to {error:.0f} % (rms of a configuration)."
     ]
-    factors = [factor_of_error(times) for times in measured.of_new_machines if times]
-    if factors:
+    new = [times for times in measured.of_new_machines if times]
+    if new:
+        factors = join_words([format_factor(factor_of_error(times)) for times in new])
+        counts = join_words([str(len(times)) for times in new])
         sentences.append(
-            f"On {len(factors)} machines that were new to the model, predictions written before the measurement were "
-            f"off by a factor of {', '.join(map(format_factor, factors))} ({format_bytes(LARGE_BYTES)} and more per "
-            "iteration)."
+            f"Predictions for machines that were new to the model were off by a factor of {factors} (rms of {counts} "
+            f"configurations with {format_bytes(LARGE_BYTES)} and more per iteration; one number per machine)."
         )
     return f"{' '.join(sentences)} [How far to trust predictions](docs/method.md#another-machine)."
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return words as in a sentence: "one, two and three"."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def factor_of_error(times: Sequence[PredictedTime]) -> float:

@@ -82,7 +82,7 @@ def outcome_sections(
     return sections or [Section(NAME, "", NONE_YET)]
 
 
-def find_new_machines(
+def find_predictions_of_new_machines(
     files: Sequence[PredictionFile], outcomes: Sequence[Sequence[PredictedTime]]
 ) -> list[list[PredictedTime]]:
     """Return what was predicted of large messages on machines to which no cost was fitted then, a list for each file.

@@ -41,7 +41,11 @@ from dataflow.report.machine_columns import (
     list_means,
     times_of,
 )
-from dataflow.report.outcome_tables import check_section, find_new_machines, outcome_sections
+from dataflow.report.outcome_tables import (
+    check_section,
+    find_predictions_of_new_machines,
+    outcome_sections,
+)
 from dataflow.report.prediction_chart import prediction_section
 from dataflow.report.price_tables import build_prices
 from dataflow.report.provenance import describe_commits, provenance
@@ -91,7 +95,7 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     measured = AnswerSources(
         headline,
         find_headline(combine(others)),
-        find_new_machines(kept, outcomes),
+        find_predictions_of_new_machines(kept, outcomes),
         describe_gpu_times(results),
     )
     if headline.keys() >= SCRIPTS.keys():

@@ -230,7 +230,7 @@ def test_an_actor_that_is_stuck_says_where(plan, made, monkeypatch):
     made.progress.began(1)
     for name in NAMES[1:]:
         ProgressTable(plan.run_folder, NAMES, plan.total_iterations, name)
-    place = "it is in _wait_object (rdt_store.py:323)"
+    place = "policy is in _wait_object (rdt_store.py:323)"
     assert made.diagnose([]) == f"policy is stuck after iteration 0: {place}"
     assert asked == [(plan.run_folder, os.getpid())]
 
@@ -245,7 +245,7 @@ def test_a_sender_of_a_stuck_actor_says_where_it_is(plan, made, monkeypatch):
     received = {policy: 5, reference: 4, reward: 4}
     text = made._find_late_actor(received, {policy: 2, reference: 1})
     assert text == (
-        "reference is stuck after iteration 4: it is in read (channel.py:7); "
+        "reference is stuck after iteration 4: reference is in read (channel.py:7); "
         "policy, which sends to it, is in write (channel.py:9)"
     )
 

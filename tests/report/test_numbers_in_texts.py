@@ -555,11 +555,12 @@ def mean_faults_of_rollouts(results):
 
 
 @says("docs/weights.md", "its mean is {} ms, and that of `store refs --zero-copy --copy-out` is {} ms: "
-      "one in ten iterations of the latter took {} ms or more")  # fmt: skip
+      "{} of {} iterations of the latter took {} ms or more")  # fmt: skip
 def weights_that_readers_map_in_the_store():
     graph = find("published/weights", "graph zero-copy --copy-out")
     store = find("published/weights", "store refs --zero-copy --copy-out")
-    return by_mean(graph), by_mean(store), np.percentile(store.seconds, 90) * 1e3
+    slow = [seconds for seconds in store.seconds if seconds > 2 * median(store.seconds)]
+    return by_mean(graph), by_mean(store), len(slow), len(store.seconds), min(slow) * 1e3
 
 
 @says("docs/cluster.md", "its mean is {} s and its p50 {} s, and the slowest iteration took {} s.")
@@ -586,7 +587,7 @@ def spread_of_machines():
 def half_unit(text: str) -> float:
     """Return the largest distance of a value that is written as this text: half of its last digit that is not 0.
 
-    Texts have at least two significant digits, so the 0 of 20 is one.
+    The first two digits count also if they are 0: 20 does not stand for 22.
     """
     if "." in text:
         return 0.5 * 10 ** -len(text.partition(".")[2])

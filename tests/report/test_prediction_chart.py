@@ -6,7 +6,7 @@ import pytest
 from dataflow.analysis.kept_predictions import KeptPrediction, PredictionFile
 from dataflow.analysis.left_out import LeftOutTime
 from dataflow.analysis.outcomes import PredictedTime
-from dataflow.report.outcome_tables import find_new_machines
+from dataflow.report.outcome_tables import find_predictions_of_new_machines
 from dataflow.report.prediction_chart import BEFORE, LEFT_OUT, prediction_section
 
 LEFT_OUT_TIMES = [
@@ -79,4 +79,4 @@ def test_predictions_of_a_new_machine_are_those_of_large_messages_before_a_fit_t
     large = make_outcome("store refs", 1.5, 1.0, 100 * 2**20)
     small = make_outcome("store refs", 9.0, 1.0, 100 * 2**20 - 1)
     files = [make_file("cccc3", "aaaa1"), make_file("aaaa1", "aaaa1"), make_file("dddd4")]
-    assert find_new_machines(files, [[large, small], [large], []]) == [[large]]
+    assert find_predictions_of_new_machines(files, [[large, small], [large], []]) == [[large]]
