@@ -184,7 +184,9 @@ def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
 def describe_cheap_faults(by_name: Mapping[str, Row], stored: CostFile) -> str:
     """Return what kept memory gains where page faults are cheap, because it removes page faults. "" if not known."""
     rows = list_priced_gains(by_name, stored)
-    measured = [row.gains[SIMPLEST] for row in rows if row.place != PREDICTED]
+    # A machine may lack the campaign that measured both.
+    known = [row for row in rows if row.place != PREDICTED and SIMPLEST in row.gains]
+    measured = [row.gains[SIMPLEST] for row in known]
     cheapest = next((row for row in rows if row.place == PREDICTED), None)
     if not measured or cheapest is None:
         return ""

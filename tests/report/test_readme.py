@@ -125,6 +125,8 @@ def test_the_answers_say_what_kept_memory_gains_where_page_faults_are_cheap(head
         text = describe(make_rows(1.8, 3.0, 4.5, 6.0), monkeypatch)
         assert "Step 2 was 3 to 4.5 times as fast as step 1 here." in text
         assert "With 0.1 µs per page fault, the model predicts 1.8 times" in text
+        unknown = PricedGains("measured on c", 3e-6, {})
+        assert describe([*make_rows(1.8, 3.0, 4.5, 6.0), unknown], monkeypatch) == text
         assert describe([], monkeypatch) == ""
 
 
