@@ -33,7 +33,8 @@ class MachineCosts:
     """What one copy of an iteration's bytes takes on a machine, and what a page fault takes."""
 
     machine: str  # a name that differs between machines
-    copy_seconds: float  # by all cores
+    # By all cores, or by the threads whose copies are counted: price_by_thread and prediction.py replace it.
+    copy_seconds: float
     fault_seconds: float
     thread_copy_seconds: float | None = None  # by one thread; None: it is not known
 
@@ -122,23 +123,34 @@ def fit(observations: Sequence[Observation], iteration_bytes: int) -> Cost | Non
         return fit_numbers(FIXED, known)
     if len(known) < MIN_MACHINES_BOTH:
         return fit_numbers(COPIES, known)
-    error = error_of_left_out(COPIES, known)
-    if error_of_left_out(BOTH, known) < BETTER * error:
+    error_of_copies = error_of_left_out(COPIES, known)
+    error_of_both = error_of_left_out(BOTH, known)
+    if error_of_both < BETTER * error_of_copies:
         return fit_numbers(BOTH, known)
     cost = fit_numbers(COPIES, known)
-    return replace(cost, thread_copies=fit_thread_copies(known, error))
+    thread_copies = fit_thread_copies(known, error_of_copies)
+    return replace(cost, thread_copies=thread_copies)
 
 
-def fit_thread_copies(known: Sequence[Observation], error: float) -> float | None:
-    """Return the copies by one thread; None if they predict left-out machines no better than with this error."""
+def fit_thread_copies(known: Sequence[Observation], error_of_all_cores: float) -> float | None:
+    """Return the copies by one thread; None if those by all cores predict left-out machines as well, or better.
+
+    Also None if a machine has not measured copies by one thread.
+    """
     by_thread = price_by_thread(known)
-    if not by_thread or error_of_left_out(COPIES, by_thread) >= error:
+    if not by_thread:
+        return None
+    error_of_thread = error_of_left_out(COPIES, by_thread)
+    if error_of_thread >= error_of_all_cores:
         return None
     return fit_numbers(COPIES, by_thread).copies
 
 
 def price_by_thread(known: Sequence[Observation]) -> list[Observation]:
-    """Return the observations with the seconds of a copy by one thread; [] if a machine has not measured that."""
+    """Return the observations with one thread in place of all cores; [] if a machine has not measured that.
+
+    In them, `copy_seconds` is that of one thread, so a fit to them gives copies by one thread.
+    """
     priced = []
     for item in known:
         seconds = item.costs.thread_copy_seconds

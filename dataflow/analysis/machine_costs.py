@@ -42,24 +42,32 @@ class ConfigurationCost:
 
 
 def rates_of(results: Iterable[Result]) -> Rates | None:
-    """Return the medians of all runs of a campaign; None if no run has copied enough."""
-    per_byte: list[float] = []
-    per_fault: list[float] = []
-    of_thread: list[float] = []
+    """Return the medians of all runs of a campaign; None if no run has copied enough bytes, or had enough page faults.
+
+    Enough are iterations of MIN_BYTES, and MIN_FAULTS in a copy into new memory.
+    """
+    byte_seconds: list[float] = []
+    thread_byte_seconds: list[float] = []
+    seconds_per_fault: list[float] = []
     for result in results:
         size = result.workload.bytes_per_iteration
+        is_large = size >= MIN_BYTES
         for run in result.ok_runs:
-            if size >= MIN_BYTES:
-                per_byte += [seconds / size for seconds in run.memcpy_all_cores_seconds]
-            if size >= MIN_BYTES and result.threads == 1:
+            if is_large:
+                byte_seconds += [seconds / size for seconds in run.memcpy_all_cores_seconds]
+            # These copies are by as many threads as --threads says.
+            if is_large and result.threads == 1:
                 copies = run.memcpy_before_seconds + run.memcpy_after_seconds
-                of_thread += [seconds / size for seconds in copies]
+                thread_byte_seconds += [seconds / size for seconds in copies]
             if run.cold_copy_faults >= MIN_FAULTS:
-                per_fault.append(fault_seconds(run))
-    if not per_byte or not per_fault:
+                seconds_per_fault.append(fault_seconds(run))
+    if not byte_seconds or not seconds_per_fault:
         return None
-    by_thread = median(of_thread) if of_thread else None
-    return Rates(median(per_byte), median(per_fault), by_thread)
+    return Rates(
+        byte_seconds=median(byte_seconds),
+        fault_seconds=median(seconds_per_fault),
+        thread_byte_seconds=median(thread_byte_seconds) if thread_byte_seconds else None,
+    )
 
 
 def rates_by_boot(campaigns: Campaigns) -> dict[str, Rates]:

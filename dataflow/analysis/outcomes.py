@@ -39,10 +39,18 @@ def find_all_outcomes(
     """Return for each file what the campaign after it has measured; [] without one. files: the oldest first."""
     outcomes = []
     for position, file in enumerate(files):
-        later = [other for other in files[position + 1 :] if other.boot == file.boot]
-        until = later[0].predicted_at if later else None
+        newer = files[position + 1 :]
+        until = find_next_moment(file, newer)
         outcomes.append(find_outcomes(file, campaigns, until))
     return outcomes
+
+
+def find_next_moment(file: PredictionFile, newer: Sequence[PredictionFile]) -> str | None:
+    """Return when the next predictions for the boot of a file were made; None if no newer file has them."""
+    for other in newer:
+        if other.boot == file.boot:
+            return other.predicted_at
+    return None
 
 
 def find_outcomes(
@@ -50,15 +58,13 @@ def find_outcomes(
 ) -> list[PredictedTime]:
     """Return what a campaign after these predictions has measured on their boot; [] if there is none.
 
-    until: the time of the next predictions for this boot; campaigns after it count for those. Of several campaigns, it
-    is the one with most of the predicted configurations, because one may have been interrupted.
+    until: the moment of the next predictions for this boot. Of several campaigns, it is the one with most of the
+    predicted configurations, because one may have been interrupted.
     """
     best: list[PredictedTime] = []
     for results in campaigns.values():
         measured = [result for result in results if result.status == "ok"]
-        if not measured or not is_later(file, measured):
-            continue
-        if until and started_after(measured, until):
+        if not follows(file, measured, until):
             continue
         outcomes = compare(file.predictions, measured)
         if len(outcomes) > len(best):
@@ -66,19 +72,22 @@ def find_outcomes(
     return best
 
 
-def started_after(measured: Sequence[Result], moment: str) -> bool:
-    """Return whether a run of a campaign has started after a moment (ISO 8601)."""
-    return any(run.started_at > moment for result in measured for run in result.ok_runs)
+def follows(file: PredictionFile, measured: Sequence[Result], until: str | None) -> bool:
+    """Return whether all runs of a campaign are on the boot of a file, and have started after its predictions.
 
-
-def is_later(file: PredictionFile, measured: Sequence[Result]) -> bool:
-    """Return whether all ok runs of a campaign have the boot of the predictions, and have started after these."""
+    until: the moment of the next predictions, after which no run may have started; None: no limit. So a campaign that
+    goes on beyond it counts for neither. All moments are texts of one form (UTC, ISO 8601), in the order of time.
+    """
+    started: list[str] = []
     for result in measured:
         if boot_of(result) != file.boot:
             return False
-        if any(run.started_at <= file.predicted_at for run in result.ok_runs):
-            return False
-    return True
+        started += [run.started_at for run in result.ok_runs]
+    if not started:
+        return False
+    is_after = min(started) > file.predicted_at
+    is_in_time = until is None or max(started) <= until
+    return is_after and is_in_time
 
 
 def compare(

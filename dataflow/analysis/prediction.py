@@ -94,11 +94,12 @@ def speed_of_samples(machine: MachineSamples, name: str, size: int) -> MachineSp
 
 @dataclass(frozen=True)
 class Copying:
-    """How many copies of an iteration's bytes are predicted, and how many threads share the work of each."""
+    """How many copies of an iteration's bytes a prediction counts, and how many threads share the work of each."""
 
     copies: float
     threads: int
-    is_fitted_to_one: bool  # whether these are copies by one thread in place of those by all cores
+    # Whether `copies` are StoredCost.thread_copies: then each group of FITTED_CORES actors copies with one thread.
+    is_fitted_to_one: bool
 
 
 @dataclass(frozen=True)
@@ -154,15 +155,17 @@ class FlowVolume:
 
 
 def choose_copying(cost: StoredCost, cores: int, volume: FlowVolume) -> Copying:
-    """Return the copies by one thread where they are known and the cores are not those of the campaigns.
+    """Return how many copies count on a machine with so many cores, and by how many threads.
 
-    Then one thread counts for each two actors that work at the same time. Else, these are copies by as many threads as
-    actors.
+    With the cores of the campaigns, or without `thread_copies`, they are those by the threads of A. Else they are those
+    by one thread, and each group of FITTED_CORES actors that work at the same time has one.
     """
-    if cost.thread_copies is None or cores == FITTED_CORES:
+    has_fitted_cores = cores == FITTED_CORES
+    if cost.thread_copies is None or has_fitted_cores:
         return Copying(cost.copies, volume.threads(cores), is_fitted_to_one=False)
-    threads = max(1, volume.workers // FITTED_CORES)
-    return Copying(cost.thread_copies, min(cores, threads), is_fitted_to_one=True)
+    groups_of_actors = max(1, volume.workers // FITTED_CORES)
+    threads = min(cores, groups_of_actors)
+    return Copying(cost.thread_copies, threads, is_fitted_to_one=True)
 
 
 def measure_flow(flow: Flow) -> FlowVolume:
@@ -219,6 +222,7 @@ def predict_one(
     machines: Sequence[FittedMachine],
     volume: FlowVolume,
 ) -> Prediction:
+    """Return the prediction of one configuration for the messages of a flow, scaled by their bytes."""
     size = volume.bytes
     scale = size / cost.iteration_bytes
     return Prediction(
@@ -240,6 +244,27 @@ def find_seconds(speed: MachineSpeed, cost: StoredCost, volume: FlowVolume) -> f
     return cost.seconds_on(costs, volume.bytes, copying.copies)
 
 
+@dataclass(frozen=True)
+class PossibleRates:
+    """The bytes per second of copies on a machine: those that are expected, and the extremes that are possible."""
+
+    expected: float
+    lowest: float
+    highest: float
+
+
+def find_possible_rates(speed: MachineSpeed, volume: FlowVolume) -> PossibleRates:
+    """Return the bytes per second of copies; with other cores than the fit, it is not known how many of them copy."""
+    expected = speed.rate(volume.threads(speed.cores))
+    if speed.cores == FITTED_CORES:
+        return PossibleRates(expected, lowest=expected, highest=expected)
+    # With fewer cores, work that was done at the same time is done one after the other.
+    share_at_once = min(1.0, speed.cores / FITTED_CORES)
+    lowest = min(expected, speed.lowest_rate) * share_at_once
+    highest = max(expected, speed.highest_rate)
+    return PossibleRates(expected, lowest, highest)
+
+
 def find_interval(
     speed: MachineSpeed,
     cost: StoredCost,
@@ -248,26 +273,22 @@ def find_interval(
 ) -> tuple[float, float] | None:
     """Return between which seconds an iteration takes with 95 %; None if that is not known.
 
-    Outside of what was fitted, its ends are those of the extremes that are possible there. It contains the prediction
-    by copies of one thread, with the error of the fit around it.
+    It is that of the fit, around the fastest and the slowest iteration that are possible: with other cores than those
+    of the fit, copies may be faster or slower, and so may fixed seconds where copies are unlike all of the fit.
     """
     factor = factor_for(cost, volume)
     if factor is None:
         return None
-    size = volume.bytes
-    rate = speed.rate(volume.threads(speed.cores))
-    fastest = slowest = rate
-    if speed.cores != FITTED_CORES:
-        fastest = max(rate, speed.highest_rate)
-        # With fewer cores, work that was done at the same time is done one after the other.
-        slowest = min(rate, speed.lowest_rate) * min(1.0, speed.cores / FITTED_CORES)
-    scale = size / cost.iteration_bytes
+    scale = volume.bytes / cost.iteration_bytes
     faults = scale * cost.faults * speed.fault_seconds
     fixed = scale * cost.fixed_seconds
+    copied_bytes = cost.copies * volume.bytes
+    rates = find_possible_rates(speed, volume)
     # What is fixed may take longer on a machine that copies more slowly than all of the fit, and less on a faster one.
-    slowness = distance_from_fit(1 / rate, machines)
-    low = cost.copies * size / fastest + faults + fixed * min(1.0, slowness)
-    high = cost.copies * size / slowest + faults + fixed * max(1.0, slowness)
+    slowness = distance_from_fit(1 / rates.expected, machines)
+    low = copied_bytes / rates.highest + faults + fixed * min(1.0, slowness)
+    high = copied_bytes / rates.lowest + faults + fixed * max(1.0, slowness)
+    # Copies by one thread have another number, so the predicted time can lie outside of these.
     seconds = find_seconds(speed, cost, volume)
     return min(low, seconds) / factor, max(high, seconds) * factor
 

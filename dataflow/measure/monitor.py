@@ -295,44 +295,50 @@ class Monitor:
         received = self.progress.numbers()
         return self._find_late_actor(received, processes)
 
-    def _find_late_actor(self, received: Mapping[str, int], known: Mapping[str, int]) -> str:
+    def _find_late_actor(self, received: Mapping[str, int], pids: Mapping[str, int]) -> str:
         """Return which actor has not received the message of the open iteration, and where it and its senders are.
 
-        received: the number of each worker's last message; known: the processes of the workers on this machine.
+        received: the number of each worker's last message; pids: the processes of the workers on this machine. Each
+        worker that is asked where it is may take stacks.WAIT_SECONDS.
         """
         flow = self.plan.task_flow
         late = [name for name in flow.actors if received[name] < self.iteration]
-        elsewhere = [name for name in late if name not in known]
+        elsewhere = [name for name in late if name not in pids]
         if self.plan.options.address and elsewhere:  # their progress is not known here
             return f"no message arrived; the actors on other nodes are {', '.join(elsewhere)}"
         for task in flow.tasks:
             senders = {flow.actor(source) for source in task.reads}
+            # An actor whose sender is late, too, only waits for that one.
             if task.actor in late and senders.isdisjoint(late):
-                places = self._describe_places(task.actor, senders, known)
+                places = self._describe_places(task.actor, senders, pids)
                 return f"{task.actor} is stuck after iteration {received[task.actor]}{places}"
         senders = {flow.actor(source) for source in flow.returns}
-        places = self._describe_places(DRIVER, senders, known)
+        places = self._describe_places(DRIVER, senders, pids)
         return (
             f"all actors received their messages, but the result did not reach the driver{places}"
         )
 
-    def _describe_places(self, reader: str, senders: Set[str], known: Mapping[str, int]) -> str:
-        """Return a part of a message: where the threads are of a worker, and of those that send to it."""
+    def _describe_places(self, reader: str, senders: Set[str], pids: Mapping[str, int]) -> str:
+        """Return where a worker and those that send to it are, as the end of a sentence; "" if it is not known.
+
+        Such as ": reward is in read (a.py:7); policy, which sends to it, is in write (a.py:9)".
+        """
         text = ""
-        waits = self._find_waits(reader, known)
-        if waits:
-            text += f": {reader} is in {waits}"
+        place = self._find_place(reader, pids)
+        if place:
+            text += f": {reader} is in {place}"
         for sender in sorted(senders - {reader}):
-            waits = self._find_waits(sender, known)
-            if waits:
-                text += f"; {sender}, which sends to it, is in {waits}"
+            place = self._find_place(sender, pids)
+            if place:
+                text += f"; {sender}, which sends to it, is in {place}"
         return text
 
-    def _find_waits(self, worker: str, known: Mapping[str, int]) -> str:
-        """Return where the threads of a worker on this machine are; "" if none is at work, or if it is elsewhere."""
-        if worker not in known:
+    def _find_place(self, worker: str, pids: Mapping[str, int]) -> str:
+        """Return the calls in which threads of a worker are; "" if none is at work, or if it is on another machine."""
+        if worker not in pids:
             return ""
-        return " and ".join(name_waits(ask_for_stacks(self.plan.run_folder, known[worker])))
+        stacks = ask_for_stacks(self.plan.run_folder, pids[worker])
+        return " and ".join(name_waits(stacks))
 
     @property
     def iteration(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataflow.analysis.campaigns import Row
 from dataflow.analysis.links import link_seconds
 from dataflow.analysis.result import Result
+from dataflow.records.schema import Run
 from dataflow.report import tables
 from dataflow.report.campaign_tables import format_memory
 from dataflow.report.gpu_tables import answer_gpus
@@ -15,7 +16,7 @@ from dataflow.report.tables import Column, Section, format_milliseconds, make_ta
 from dataflow.units import format_bytes
 
 NO_FAILURE = "-"
-INTERRUPTED = "interrupted"  # beginning of the reason of a run that its user ended
+ENDED_BY_USER = "interrupted"  # beginning of the reason of a run that its user ended
 IS_OVERWRITTEN = "The next message overwrites the buffer, so no page of it is new."
 NO_PRODUCER = "The times have no copy by the producer."
 # What readers get besides copies to keep, and why that takes less time.
@@ -80,21 +81,24 @@ def build_one_node(rows: Sequence[Row]) -> Section:
 def count_failures(row: Row) -> str:
     """Return how many runs of a configuration failed in all campaigns, as "1 of 15"; "-" if none did.
 
-    A run that its user interrupted is neither.
+    Runs that their user ended are not among the 15.
     """
-    count = 0
-    failed = 0
+    ended: list[Run] = []
     for pair in row.pairs.values():
-        ended = [run for run in pair.new.runs if not (run.reason or "").startswith(INTERRUPTED)]
-        count += len(ended)
-        failed += sum(run.status == "failed" for run in ended)
-    return f"{failed} of {count}" if failed else NO_FAILURE
+        ended += [run for run in pair.new.runs if not was_ended_by_user(run)]
+    failed = [run for run in ended if run.status == "failed"]
+    return f"{len(failed)} of {len(ended)}" if failed else NO_FAILURE
+
+
+def was_ended_by_user(run: Run) -> bool:
+    reason = run.reason or ""
+    return reason.startswith(ENDED_BY_USER)
 
 
 def answer_other_readers(readers: str, rows: Sequence[Row], reason: str, machines: int) -> str:
     """Return the mean times of configurations of one group, by machine, and how many runs failed.
 
-    machines: of all answers. A configuration that fewer have measured says how many have.
+    machines: how many have measured any of the answers. A configuration that fewer have measured says how many have.
     """
     times = []
     boots = boots_of_rows(rows)

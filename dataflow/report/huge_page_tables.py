@@ -7,7 +7,6 @@ A configuration has a result per setting of the machine, and a column of times f
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from dataflow.analysis.result import Result
@@ -20,6 +19,9 @@ from dataflow.report.sentences import explain_no_ranking
 from dataflow.report.tables import Column, format_faults, format_memory, short_label
 
 ALWAYS = "always"
+# As on our machines: only memory with madvise(MADV_HUGEPAGE) gets huge pages.
+USUAL_PRIVATE = "madvise"
+USUAL_SHARED = "never"
 NOTE = (
     "Page faults and memory are in the order of the columns of times. Memory that programs ask huge pages for has them "
     "in all columns."
@@ -34,22 +36,24 @@ class Setting:
     shared: str | None
 
     def __str__(self) -> str:
-        names = []
-        if self.private == ALWAYS:
-            names.append("private memory")
-        elif self.private != ON_REQUEST.private:
-            names.append(f"private memory: {self.private}")
-        if self.shared == ALWAYS:
-            names.append("/dev/shm")
-        elif self.shared != ON_REQUEST.shared:
-            names.append(f"/dev/shm: {self.shared}")
-        return " and ".join(names) or "on request"
+        """Return which memory gets huge pages, such as "private memory and /dev/shm"; "on request" for the usual."""
+        parts = [
+            name_memory("private memory", self.private, USUAL_PRIVATE),
+            name_memory("/dev/shm", self.shared, USUAL_SHARED),
+        ]
+        return " and ".join(filter(None, parts)) or "on request"
 
 
-# As on our machines: only memory with madvise(MADV_HUGEPAGE) gets them.
-ON_REQUEST = Setting("madvise", "never")
-PRIVATE_MEMORY = Setting(ALWAYS, "never")
-ORDER = (ON_REQUEST, PRIVATE_MEMORY, Setting("madvise", ALWAYS), Setting(ALWAYS, ALWAYS))
+def name_memory(memory: str, value: str | None, usual: str) -> str:
+    """Return the memory if it always gets huge pages, with the value if that is another one; "" for the usual one."""
+    if value == usual:
+        return ""
+    return memory if value == ALWAYS else f"{memory}: {value}"
+
+
+ON_REQUEST = Setting(USUAL_PRIVATE, USUAL_SHARED)
+PRIVATE_MEMORY = Setting(ALWAYS, USUAL_SHARED)
+ORDER = (ON_REQUEST, PRIVATE_MEMORY, Setting(USUAL_PRIVATE, ALWAYS), Setting(ALWAYS, ALWAYS))
 
 
 def setting_of(record: Record) -> Setting:
@@ -101,18 +105,26 @@ class HugePageRow:
         baseline = self.results.get(ON_REQUEST)
         return self.format_at(setting, lambda result: format_factor(baseline, result))
 
+    def format_gains(self, settings: Sequence[Setting]) -> str:
+        """Return the factors of several settings, such as "1.2 (1.1 to 1.3), 2"."""
+        return ", ".join(self.format_gain(setting) for setting in settings)
+
 
 def list_rows(group: Group) -> list[HugePageRow]:
     """Return a row per configuration that has a time."""
     by_label: dict[str, dict[Setting, Result]] = defaultdict(dict)
     for result in group.done:
-        by_label[short_label(result)][setting_of(result.records[0])] = result
+        # split_by_setting has made each result of records with one setting.
+        setting = setting_of(result.records[0])
+        by_label[short_label(result)][setting] = result
     return [HugePageRow(results) for results in by_label.values()]
 
 
 def list_settings(rows: Sequence[HugePageRow]) -> list[Setting]:
     """Return the settings that were measured, the one on request first."""
-    found = {setting for row in rows for setting in row.results}
+    found: set[Setting] = set()
+    for row in rows:
+        found |= row.results.keys()
     return sorted(found, key=lambda setting: (order_of(setting), str(setting)))
 
 
@@ -121,28 +133,24 @@ def format_times(result: Result) -> str:
     return str(MachineTimes(result.seconds))
 
 
+def time_column(setting: Setting) -> Column:
+    """Return the column of the times with one setting."""
+    header = f"{setting}: mean ms (p50, p95)"
+    return Column(header, lambda row: row.format_at(setting, format_times))
+
+
 def huge_page_columns(group: Group) -> Sequence[Column]:
     """Return the columns: times and factors of each setting, and page faults and memory of all."""
     settings = list_settings(list_rows(group))
     changed = [setting for setting in settings if setting != ON_REQUEST]
-    times = [
-        Column(f"{setting}: mean ms (p50, p95)", partial(format_times_at, setting=setting))
-        for setting in settings
-    ]
+    names = ", ".join(str(setting) for setting in changed)
     return (
         Column("configuration", lambda row: row.label),
-        *times,
-        Column(
-            f"times as fast, {', '.join(map(str, changed))}",
-            lambda row: ", ".join(row.format_gain(setting) for setting in changed),
-        ),
+        *map(time_column, settings),
+        Column(f"times as fast, {names}", lambda row: row.format_gains(changed)),
         Column("page faults per iteration", lambda row: row.format_all(settings, format_faults)),
         Column("memory GiB", lambda row: row.format_all(settings, format_memory)),
     )
-
-
-def format_times_at(row: HugePageRow, setting: Setting) -> str:
-    return row.format_at(setting, format_times)
 
 
 def describe_gains(group: Group) -> str:

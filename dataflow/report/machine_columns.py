@@ -77,11 +77,17 @@ def order_of(row: Row) -> float:
 
 
 def boots_of_rows(rows: Sequence[Row]) -> list[str]:
-    """Return the boots that the rows have, in the order of the campaigns, whose names begin with the day."""
+    """Return the boots that the rows have, the one of the oldest campaign first."""
     by_campaign: dict[str, str] = {}
     for row in rows:
         by_campaign |= row.factor.boots
-    return [*dict.fromkeys(by_campaign[name] for name in sorted(by_campaign))]
+    boots: list[str] = []
+    # The names of campaigns begin with the day.
+    for name in sorted(by_campaign):
+        boot = by_campaign[name]
+        if boot not in boots:
+            boots.append(boot)
+    return boots
 
 
 def machine_columns(rows: Sequence[Row]) -> list[Column]:

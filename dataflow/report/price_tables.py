@@ -99,18 +99,20 @@ def measured_gains(by_name: Mapping[str, Row], stored: CostFile) -> list[PricedG
 
 
 def predicted_gains(costs: Mapping[str, StoredCost], byte_seconds: float) -> list[PricedGains]:
-    """Return what the costs predict for each of PRICES."""
+    """Return what the costs predict for each of PRICES. byte_seconds: of a byte that all cores copy together."""
     rows = []
     for price in PRICES:
         gains = {}
         for name in COMPARED:
             plain = seconds_of(costs[name], byte_seconds, price)
-            gains[name] = plain / seconds_of(costs[name + KEPT], byte_seconds, price)
+            kept = seconds_of(costs[name + KEPT], byte_seconds, price)
+            gains[name] = plain / kept
         rows.append(PricedGains(PREDICTED, price, gains))
     return rows
 
 
 def seconds_of(cost: StoredCost, byte_seconds: float, fault_seconds: float) -> float:
-    size = cost.iteration_bytes
-    machine = MachineCosts("", size * byte_seconds, fault_seconds)
-    return cost.seconds_on(machine, size)
+    """Return the seconds of an iteration of the fitted messages, where a byte and a page fault take so many seconds."""
+    copy_seconds = cost.iteration_bytes * byte_seconds
+    machine = MachineCosts("an assumed machine", copy_seconds, fault_seconds)
+    return cost.seconds_on(machine, cost.iteration_bytes)

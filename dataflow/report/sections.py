@@ -228,42 +228,47 @@ def build_group(table: Table, group: Group) -> list[Section]:
 
 
 def build_part(part: Table, group: Group, last_notes: Sequence[str]) -> Section | None:
-    """Return one section of a group; None if it has no rows."""
+    """Return one section of a group; None if it has no rows. A table without columns is only a sentence."""
     rows = [*part.rows(group)]
     columns = part.columns(group)
     if not rows:
         return None
-    has_results = isinstance(rows[0], Result)
-    if has_results:
-        for result in group.results:
-            if result.status in UNCOUNTED and result not in rows:
-                rows.append(result)
-    cells = None
+    rows += list_uncounted(group, rows)
     sentence = part.sentence(group)
     page_sentence = sentence
+    table = None
     if columns:
-        cells = make_table(rows, columns)
         page_rows = choose_page_rows(part, group, rows)
-        cells = replace(cells, page_rows=page_rows)
+        table = replace(make_table(rows, columns), page_rows=page_rows)
         if part.has_ranking and page_rows is not None:
             shown = [rows[position] for position in page_rows]
             page_sentence = describe_page_rows(part, group, shown, sentence)
     title = part.title(group.done[0])
     notes = [*part.notes(group), *last_notes]
     chart = part.chart(group)
-    return Section(part.name, title, sentence, cells, chart, notes, page_sentence=page_sentence)
+    return Section(part.name, title, sentence, table, chart, notes, page_sentence=page_sentence)
+
+
+def list_uncounted(group: Group, rows: Sequence[Any]) -> list[Result]:
+    """Return the results whose runs do not count, and which are not in `rows`; none if the rows are no results."""
+    if not isinstance(rows[0], Result):
+        return []
+    uncounted = [result for result in group.results if result.status in UNCOUNTED]
+    return [result for result in uncounted if result not in rows]
 
 
 def describe_page_rows(part: Table, group: Group, shown: Sequence[Result], sentence: str) -> str:
-    """Return what is said of the rows of a page, without a name of a row that it leaves out; "" if none has a time.
+    """Return what a table says of the rows of a page alone, so it names no row that the page leaves out.
 
-    If it is something else than the sentence of all rows, it begins with OF_PAGE_ROWS.
+    It begins with OF_PAGE_ROWS if it differs from the sentence of all rows; "" if no row of the page has a time.
     """
     of_page = Group(shown, group.report, group.in_campaigns)
     if not of_page.done:
         return ""
     page_sentence = part.sentence(of_page)
-    return sentence if page_sentence == sentence else f"{OF_PAGE_ROWS} {page_sentence}"
+    if page_sentence == sentence:
+        return sentence
+    return f"{OF_PAGE_ROWS} {page_sentence}"
 
 
 def choose_page_rows(part: Table, group: Group, rows: Sequence[Any]) -> list[int] | None:
