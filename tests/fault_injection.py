@@ -31,6 +31,7 @@ CHANGES = {
     "field": lambda payload: dict(list(payload.items())[1:]),
 }
 SENT_TIMES = {"lost": 0, "doubled": 2}  # how often a message is sent
+SLOW_MANAGERS: list[Any] = []  # those of Ray Direct Transport that were made late in this process
 
 
 def install(endpoint: Any, fault: str) -> None:
@@ -78,6 +79,7 @@ def _delay_rdt_manager() -> None:
 
     def construct_late(manager: Any) -> None:
         time.sleep(0.5)
+        SLOW_MANAGERS.append(manager)
         construct(manager)
 
     RDTManager.__init__ = construct_late  # type: ignore[method-assign]
@@ -162,6 +164,8 @@ def _break(kind: str) -> None:
                 pause()
         case "raise":
             raise OSError("injected fault")
+        case "slow-manager" if not SLOW_MANAGERS:
+            raise OSError("no manager was made late")
         case "garbage":  # as a library that writes where it should not
             with open(os.path.join(sys.argv[1], "report"), "ab") as report:
                 report.write(b"\xff\x00{garbage\n")

@@ -6,6 +6,7 @@ import mmap
 import os
 
 import pytest
+import torch
 
 from common import facts
 from common.sizes import EDGES
@@ -64,6 +65,19 @@ def test_a_pass_copies_all_bytes_in_as_many_messages_as_an_iteration_of_the_demo
         assert len(pairs) == len(EDGES)
         assert sum(source.nbytes for source, _ in pairs) == 2**16
         assert len({target.data_ptr() for _, target in pairs}) == len(EDGES)
+
+
+def test_passes_are_by_as_many_threads_as_asked_for(small, monkeypatch):
+    counts = []
+
+    def count_threads(pairs):
+        counts.append(torch.get_num_threads())
+        return 1.0
+
+    monkeypatch.setattr(copying, "copy_seconds", count_threads)
+    for threads in (2, 1):
+        copying.time_warm_copies(2**16, threads)
+    assert counts == [2] * (1 + copying.REPEATS) + [1] * (1 + copying.REPEATS)
 
 
 def test_new_memory_has_a_page_fault_for_each_page(small):
