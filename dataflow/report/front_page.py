@@ -9,11 +9,11 @@ from dataflow.analysis.campaigns import Row
 from dataflow.analysis.outcomes import PredictedTime, rms_error
 from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
-from dataflow.records.machine import describe_gpus
+from dataflow.records.machine import chosen_huge_pages, describe_gpus
 from dataflow.report.campaign_tables import format_boots, format_memory
 from dataflow.report.machine_columns import divide_means
 from dataflow.report.outcome_tables import LARGE_BYTES, format_factor
-from dataflow.report.price_tables import PREDICTED, list_priced_gains
+from dataflow.report.price_tables import average_byte_seconds, seconds_of
 from dataflow.report.tables import (
     Column,
     Section,
@@ -27,7 +27,10 @@ from dataflow.units import format_bytes
 NAME = "three-answers"
 TABLE = "headline"
 KEPT = f"{SIMPLEST} --retain-memory"
+DIRECT = "rdt nixl --retain-memory"
 GRAPH = "graph shm"
+KEPT_GRAPH = f"{GRAPH} --retain-memory"
+CHEAP_FAULT = 0.1e-6  # seconds of a page fault, as on bare metal: assumed, no machine here had it
 NOT_MEASURED = "-"
 UNKNOWN = "?"
 MILLISECOND = 1e-3
@@ -51,6 +54,14 @@ CHANGES = (
     Change(KEPT, f"2. **Keep freed memory**, too, with four environment variables (`{KEPT}`)"),
     Change(GRAPH, f"3. **Or compile the calls into a graph**, without the variables (`{GRAPH}`)"),
 )
+# Shown if they were measured.
+MORE_CHANGES = (
+    Change(
+        DIRECT,
+        f"Or [Ray Direct Transport](docs/rdt.md) over NIXL, and the variables (`{DIRECT}`)",
+    ),
+    Change(KEPT_GRAPH, f"2 and 3 together: a graph, and the variables (`{KEPT_GRAPH}`)"),
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,7 @@ class AnswerSources:
     # What was predicted of machines to which no cost was fitted then, a list for each file of predictions.
     of_new_machines: Sequence[Sequence[PredictedTime]] = ()
     on_gpus: str = ""
+    of_systems: str = ""  # what changes of known systems have gained
 
     @property
     def rows(self) -> list[Row]:
@@ -84,37 +96,89 @@ def format_gain(change: Change, rows: Mapping[str, Row]) -> str:
 
 
 def build_three_answers(measured: AnswerSources, stored: CostFile) -> Section:
-    """Return a table of three changes with what an iteration costs after them, and what was measured on GPUs.
+    """Return a table of changes with what an iteration costs after them, and what was measured on GPUs.
 
-    The section is empty if one of the changes was not measured.
+    The section is empty if one of the three answers was not measured.
     """
     names = {change.name for change in CHANGES}
     if not measured.here.keys() >= names:
         return Section(NAME, "")
+    more = [change for change in MORE_CHANGES if change.name in measured.here]
+    shown = [*CHANGES, *more]
     costs = {cost.configuration: cost for cost in stored.costs if cost.table == TABLE}
     columns = [
         Column("change", lambda change: change.text, is_text=True),
-        Column(
-            f"times as fast ({describe_boots(measured.rows)})",
-            lambda change: format_gain(change, measured.here),
-        ),
-        Column("copies", lambda change: format_copies(costs.get(change.name))),
-        Column("page faults", lambda change: format_faults(costs.get(change.name))),
-        Column("other ms", lambda change: format_rest(costs.get(change.name))),
+        *make_measured_columns(measured),
+        make_cheap_column(costs, stored),
+        *make_cost_columns(costs, shown),
         Column("memory GiB", lambda change: format_memory(measured.here[change.name])),
     ]
-    if BASELINE in measured.elsewhere:
-        others = measured.rows_elsewhere
-        header = f"on {describe_cores(others)} ({describe_boots(others)})"
-        other = Column(header, lambda change: format_gain(change, measured.elsewhere))
-        columns.insert(2, other)
-    of_changes = [costs[name] for name in names if name in costs]
-    parts = [describe_prices(measured.rows, stored), describe_errors(of_changes, measured)]
-    notes = [" ".join(filter(None, parts)), describe_cheap_faults(measured.here, stored)]
+    table = make_table(shown, columns)
+    notes = write_notes(measured, stored, find_costs(shown, costs))
+    return Section(NAME, "", describe_messages(measured.rows), table, notes=notes)
+
+
+def write_notes(
+    measured: AnswerSources, stored: CostFile, costs: Sequence[StoredCost]
+) -> list[str]:
+    """Return what copies and page faults take, how far off their sum is, and what GPUs took if it was measured."""
+    sentences = [describe_prices(measured.rows, stored)]
+    errors = describe_errors(costs, measured)
+    if errors:
+        sentences.append(errors)
+    notes = [" ".join(sentences), describe_cheap_faults()]
+    if measured.of_systems:
+        notes.append(
+            f"**In a known system itself**, so many times as fast: {measured.of_systems} "
+            "([more](docs/in-your-code.md#how-much-faster))."
+        )
     if measured.on_gpus:
         notes.append(f"**On a GPU:** {measured.on_gpus} More is [here](docs/cluster.md#gpus).")
-    table = make_table(CHANGES, columns)
-    return Section(NAME, "", describe_messages(measured.rows), table, notes=[*filter(None, notes)])
+    return notes
+
+
+def make_measured_columns(measured: AnswerSources) -> list[Column]:
+    """Return the columns of measured gains: on the machines of the fit, and on others if they measured BASELINE."""
+    here = f"times as fast ({describe_boots(measured.rows)})"
+    columns = [Column(here, lambda change: format_gain(change, measured.here))]
+    if BASELINE in measured.elsewhere:
+        others = measured.rows_elsewhere
+        elsewhere = f"on {describe_cores(others)} ({describe_boots(others)})"
+        columns.append(Column(elsewhere, lambda change: format_gain(change, measured.elsewhere)))
+    return columns
+
+
+def make_cost_columns(costs: Mapping[str, StoredCost], shown: Sequence[Change]) -> list[Column]:
+    """Return copies, page faults, and the rest of the time if any of the changes has one."""
+    columns = [
+        Column("copies", lambda change: format_copies(costs.get(change.name))),
+        Column("page faults", lambda change: format_faults(costs.get(change.name))),
+    ]
+    if any(cost.fixed_seconds for cost in find_costs(shown, costs)):
+        columns.append(Column("other ms", lambda change: format_rest(costs.get(change.name))))
+    return columns
+
+
+def find_costs(changes: Sequence[Change], costs: Mapping[str, StoredCost]) -> list[StoredCost]:
+    """Return the costs of changes, without those that copies and page faults do not explain."""
+    return [costs[change.name] for change in changes if change.name in costs]
+
+
+def make_cheap_column(costs: Mapping[str, StoredCost], stored: CostFile) -> Column:
+    """Return the column of gains that the costs predict where a page fault takes CHEAP_FAULT, and copies as here."""
+    byte_seconds = average_byte_seconds(stored)
+    base = costs.get(BASELINE)
+
+    def predict_gain(change: Change) -> str:
+        cost = costs.get(change.name)
+        if base is None or cost is None:
+            return UNKNOWN
+        before = seconds_of(base, byte_seconds, CHEAP_FAULT)
+        after = seconds_of(cost, byte_seconds, CHEAP_FAULT)
+        return format_significant(before / after)
+
+    price = format_significant(CHEAP_FAULT / MICROSECOND)
+    return Column(f"predicted for {price} µs per page fault", predict_gain)
 
 
 def format_copies(cost: StoredCost | None) -> str:
@@ -141,11 +205,14 @@ def describe_messages(rows: Sequence[Row]) -> str:
     are_virtual = all(environment.get("virtual_machine") for environment in environments)
     kind = "virtual machines" if are_virtual else "machines"
     gpus = " or ".join(sorted({describe_gpus(environment) for environment in environments}))
+    settings = sorted({chosen_huge_pages(environment) or UNKNOWN for environment in environments})
+    allowed = " or ".join(settings)
     return (
-        f"One iteration sends {size} in {len(workload.edges)} messages. How much faster does a change make it? That "
-        f"depends on the machine (here: {kind} with {describe_cores(rows)} and {gpus}, and tensors on CPUs; a boot is "
-        "one start of one). Predictions use the cost: copies of all these bytes (fitted, with pickling in them), and "
-        "page faults (counted):"
+        f"One iteration sends {size} in {len(workload.edges)} messages. How much faster does a change make it? "
+        f"Measured on {kind} with {describe_cores(rows)}, {gpus}, and huge pages set to {allowed}; tensors are on "
+        "CPUs, and a *boot* is one start of a machine. On yours, the factors differ. So the table also has what an "
+        "iteration costs: *copies* of all these bytes (fitted, with pickling in them) and *page faults* (counted). "
+        "*Memory* is the peak of all processes, and pages that they share count in each."
     )
 
 
@@ -176,26 +243,22 @@ def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
     copies = [size * machine.byte_seconds / MILLISECOND for machine in stored.machines]
     faults = [machine.fault_seconds / MICROSECOND for machine in stored.machines]
     return (
-        f"Here, a copy by all cores took {format_range(copies)} ms, and a page fault {format_range(faults)} µs. "
-        "[`machine`](#your-own-machine) measures both on yours, and `predict` does the sum."
+        "[`machine`](#your-own-machine) measures what a copy and a page fault take on yours (here, a copy by all cores "
+        f"took {format_range(copies)} ms, and a page fault {format_range(faults)} µs). `predict` does the sum, by as "
+        "many threads as copy at the same time."
     )
 
 
-def describe_cheap_faults(by_name: Mapping[str, Row], stored: CostFile) -> str:
-    """Return what kept memory gains where page faults are cheap, because it removes page faults. "" if not known."""
-    rows = list_priced_gains(by_name, stored)
-    # A machine may lack the campaign that measured both.
-    known = [row for row in rows if row.place != PREDICTED and SIMPLEST in row.gains]
-    measured = [row.gains[SIMPLEST] for row in known]
-    cheapest = next((row for row in rows if row.place == PREDICTED), None)
-    if not measured or cheapest is None:
-        return ""
-    price = format_significant(cheapest.fault_seconds / MICROSECOND)
-    gain = format_significant(cheapest.gains[SIMPLEST])
+def describe_cheap_faults() -> str:
+    """Return where the variables gain less."""
+    price = format_significant(CHEAP_FAULT / MICROSECOND)
     return (
-        f"**Are page faults cheaper on your machine?** Step 2 was {format_range(measured)} times as fast as step 1 "
-        f"here. With {price} µs per page fault, the model predicts {gain} times "
-        "([not measured](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then))."
+        "**Are page faults cheaper on your machine**, as they can be on bare metal? Then the variables gain less, "
+        f"and a graph may be faster without them. The column for {price} µs is predicted, not measured, with copies "
+        "as fast as here "
+        "([other prices](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then)). The "
+        "variables also gain less if `/sys/kernel/mm/transparent_hugepage/enabled` says `[always]` "
+        "([times](docs/page-faults.md#huge-pages-for-all-memory))."
     )
 
 
@@ -204,18 +267,16 @@ def describe_errors(costs: Sequence[StoredCost], measured: AnswerSources) -> str
     if not costs:
         return ""
     error = 100 * max(cost.error for cost in costs)
-    sentences = [
-        f"On our machines, these sums are off by up to {error:.0f} % (rms of a configuration)."
-    ]
+    text = f"On the machines that the costs were fitted to, it is off by up to {error:.0f} %"
     new = [times for times in measured.of_new_machines if times]
     if new:
         factors = join_words([format_factor(factor_of_error(times)) for times in new])
-        counts = join_words([str(len(times)) for times in new])
-        sentences.append(
-            f"Predictions for machines that were new to the model were off by a factor of {factors} (rms of {counts} "
-            f"configurations with {format_bytes(LARGE_BYTES)} and more per iteration; one number per machine)."
+        size = format_bytes(LARGE_BYTES)
+        text += (
+            f", and on machines that were new to it by a factor of {factors} (one number per machine: rms of "
+            f"configurations with {size} and more per iteration)"
         )
-    return f"{' '.join(sentences)} [How far to trust predictions](docs/method.md#another-machine)."
+    return f"{text}. [How far to trust it](docs/method.md#another-machine)."
 
 
 def join_words(words: Sequence[str]) -> str:

@@ -48,6 +48,8 @@ HOST_COPIES = (
     "own paths through the host use pageable memory, which takes longer."
 )
 NOTES = (MEMCPY + HOST_COPIES,)
+# The sentence about the fastest result of each kind of readers.
+FASTEST_OF = {tables.COPY_TO_KEEP: "keep a copy", tables.VIEW: "get a view"}
 
 
 def format_path(result: Result) -> str:
@@ -174,45 +176,66 @@ def load_script_results(folder: Path = SCRIPT_RECORDS) -> ScriptResults | None:
 
 
 def describe_gpu_times(results: Sequence[Result], folder: Path = SCRIPT_RECORDS) -> str:
-    """Return what the two scripts took on GPUs, and the suite's fastest copy to keep; "" without both scripts.
+    """Return what the two scripts took on GPUs, and the suite's fastest results; "" without both scripts.
 
-    It also names the configurations that failed with the messages of the scripts.
+    Of the suite, only results with the messages of the scripts count. Those that failed are named.
     """
     scripts = load_script_results(folder)
     if scripts is None:
         return ""
     edges = scripts.queues.workload.edges
-    of_suite = [
-        result for result in results if is_of_gpus(result) and result.workload.edges == edges
-    ]
+    of_gpus = [result for result in results if is_of_gpus(result)]
+    alike = [result for result in of_gpus if result.workload.edges == edges]
     sentences = [scripts.text]
-    copies = [
-        result
-        for result in of_suite
-        if result.status == "ok" and tables.readers_of(result) == tables.COPY_TO_KEEP
-    ]
-    if copies:
-        fastest = min(copies, key=lambda result: result.typical_seconds)
-        time = f"{format_milliseconds(fastest.typical_seconds)} ms"
-        count = len(fastest.run_seconds)
-        runs = "one run" if count == 1 else f"{count} runs"
-        sentences.append(
-            f"If readers keep a copy, `{fastest.name}` was the fastest of the suite, with {time} ({runs})."
-        )
-    failures = describe_failures(of_suite)
-    if failures:
-        sentences.append(f"Without times, because their runs failed: {failures}.")
+    for group, readers in FASTEST_OF.items():
+        fastest = find_fastest(alike, group)
+        if fastest is not None:
+            sentences.append(f"If readers {readers}, {describe_fastest_of_suite(fastest)}.")
+    sentences += describe_failures(alike)
     return " ".join(sentences)
 
 
-def describe_failures(results: Sequence[Result]) -> str:
-    """Return the names of failed configurations by reason, without the iteration and the flag that it may name."""
+def describe_fastest_of_suite(fastest: Result) -> str:
+    """Return a part of a sentence: the name, the milliseconds, and of how many runs they are."""
+    time = format_milliseconds(fastest.typical_seconds)
+    count = len(fastest.run_seconds)
+    runs = "one run" if count == 1 else f"{count} runs"
+    return f"`{fastest.name}` was the fastest of the suite, with {time} ms ({runs})"
+
+
+def find_fastest(results: Sequence[Result], group: str) -> Result | None:
+    """Return the fastest result with a time whose readers get what `group` says; None if there is none."""
+    done = [result for result in results if result.status == "ok"]
+    of_group = [result for result in done if tables.readers_of(result) == group]
+    return min(of_group, key=lambda result: result.typical_seconds, default=None)
+
+
+def describe_failures(results: Sequence[Result]) -> list[str]:
+    """Return a sentence per reason why runs failed, with the names of their configurations, and when they failed."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for result in results:
         if result.status == "failed":
-            _, _, reason = (result.failure or "").rpartition(": ")
-            by_reason[FLAG_IN_BRACKETS.sub("", reason)].append(f"`{result.name}`")
-    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
+            moment, reason = split_failure(result.failure or "")
+            name = f"`{result.name}`"
+            if moment:
+                name += f" ({moment})"
+            by_reason[reason].append(name)
+    sentences = []
+    for reason, names in by_reason.items():
+        sentences.append(f"No times ({reason}): {', '.join(names)}.")
+    return sentences
+
+
+def split_failure(failure: str) -> tuple[str, str]:
+    """Return the moment and the reason of "failed: MOMENT: REASON (--flag)"; the moment is "" if there is none.
+
+    Only the first colon of the rest divides them: a reason can have more, as that of a stuck actor has.
+    """
+    text = failure.removeprefix("failed: ")
+    moment, colon, reason = text.partition(": ")
+    if not colon:
+        return "", FLAG_IN_BRACKETS.sub("", text)
+    return moment, FLAG_IN_BRACKETS.sub("", reason)
 
 
 def build_scripts(measured: ScriptResults | None) -> Section:

@@ -93,10 +93,11 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
     built.append(check_section(load_checks()))
     headline = find_headline(rows)
     measured = AnswerSources(
-        headline,
-        find_headline(combine(others)),
-        find_predictions_of_new_machines(kept, outcomes),
-        describe_gpu_times(results),
+        here=headline,
+        elsewhere=find_headline(combine(others)),
+        of_new_machines=find_predictions_of_new_machines(kept, outcomes),
+        on_gpus=describe_gpu_times(results),
+        of_systems=describe_first_changes(),
     )
     if headline.keys() >= SCRIPTS.keys():
         built += [
@@ -246,7 +247,7 @@ def describe_code_of_systems(by_name: Mapping[str, Row]) -> str:
         row = by_name[name]
         for pair in row.pairs.values():
             environments += pair.new.environments
-    text = f"Factors of this benchmark: commit {describe_commits(environments)}."
+    text = f"Factors of this benchmark: {describe_commits(environments)}."
     unnamed = []
     for system in SYSTEMS["systems"]:
         changes = system.get("measured", [])
@@ -322,6 +323,16 @@ def describe_measured(system: Mapping[str, Any]) -> str:
         if keeps_memory(measured):
             texts[-1] += ", memory not measured"
     return "; ".join(texts) if texts else "not measured"
+
+
+def describe_first_changes() -> str:
+    """Return how many times as fast the first measured change made each system itself."""
+    texts = []
+    for system in SYSTEMS["systems"]:
+        for description in system.get("measured", [])[:1]:
+            measured = find_change(description["program"], description["change"])
+            texts.append(f"{description['text']}: {describe_factor_of(measured)}")
+    return "; ".join(texts)
 
 
 def keeps_memory(measured: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say where numbers come from: machines, boots, runs that count and that do not, commits, and the age of their code."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dataflow.analysis.result import Result
@@ -11,6 +11,7 @@ from dataflow.report.tables import format_range
 
 Environment = dict[str, Any]
 SHORT = 4  # characters of a hash, as in the headers of machines
+MANY = 3  # commits: more are counted, not listed
 
 
 def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list[str]:
@@ -28,14 +29,14 @@ def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list
             *machines,
             f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
             f"Runs per configuration and campaign: {counts}. {notes}{describe_clock_code(environments)}"
-            f"Commit {commits}.",
+            f"Measured with {commits}.",
         ]
     days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
     commits = describe_commits(sorted(environments, key=commit_of))
     return [
         *machines,
         f"Boots: {boots}. Runs per configuration: {counts}. {notes}"
-        f"Measured on {' and '.join(days)}, commit {commits}.",
+        f"Measured on {' and '.join(days)}, {commits}.",
     ]
 
 
@@ -58,38 +59,44 @@ def commit_of(environment: Environment) -> str:
 
 
 def describe_clock_code(environments: Sequence[Environment]) -> str:
-    """Return which boots measured with which code inside the clock, such as "8e7c: 937f, 7c6c"; "" if all have one."""
+    """Return which boots measured with different code inside the clock; "" if all have the same.
+
+    A configuration runs a part of the code, and has a hash of that part in its records. So boots with the same code
+    share several hashes.
+    """
     boots_of_codes: dict[str, dict[str, None]] = {}
     for environment in environments:
         code = str(environment.get("clock_code"))
         boot = str(environment.get("boot"))
         boots = boots_of_codes.setdefault(code, {})
-        boots[boot] = None
-    if len(boots_of_codes) < 2:
+        boots[boot[:SHORT]] = None
+    different = dict.fromkeys(", ".join(boots) for boots in boots_of_codes.values())
+    if len(different) < 2:
         return ""
-    texts = [name_code(code, boots) for code, boots in boots_of_codes.items()]
-    codes = "; ".join(texts)
-    return f"Code inside the clock (hash): {codes}. "
-
-
-def name_code(code: str, boots: Iterable[str]) -> str:
-    short = [boot[:SHORT] for boot in boots]
-    names = ", ".join(short)
-    return f"{code[:SHORT]} on {names}"
+    versions = "; ".join(f"one on {boots}" for boots in different)
+    return f"Versions of the code inside the clock (hashes are in the records): {versions}. "
 
 
 def describe_commits(environments: Sequence[Environment]) -> str:
-    """Return the commits in the order of the environments, and how old the code is if that is known."""
+    """Return the commits in the order of the environments, and how old the code is if that is known.
+
+    Many commits are counted, unless one had changes that are not committed.
+    """
     names: dict[str, None] = {}
     commits = set()
+    is_clean = True
     for environment in environments:
         commit = commit_of(environment)
         commits.add(commit)
         name = commit[:10]
         if environment.get("git_dirty"):
+            is_clean = False
             name += " with changes that are not committed"
         names[name] = None
-    listed = ", ".join(names)
+    if is_clean and len(names) > MANY:
+        listed = f"{len(names)} commits (their hashes are in the records)"
+    else:
+        listed = f"commit {', '.join(names)}"
     return listed + describe_age(commits)
 
 

@@ -109,7 +109,7 @@ def describe_origins(origins: Sequence[Origin | None]) -> str:
         days = sorted({origin["day"] for origin in known})
         machines = sorted({describe_place(origin) for origin in known})
         commits = describe_commits(known)
-        texts.append(f"Measured on {' and '.join(days)}, {'; '.join(machines)}, commit {commits}.")
+        texts.append(f"Measured on {' and '.join(days)}, {'; '.join(machines)}, {commits}.")
     if len(known) < len(origins):
         subject = "Some records" if known else "The records"
         texts.append(

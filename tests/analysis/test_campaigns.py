@@ -141,7 +141,10 @@ def test_of_each_boot_only_its_newest_code_counts_and_the_note_names_the_codes(t
     graph = rows[1]
     assert graph.factor.ratios == pytest.approx({"2026-11-20-aaaa": 2.0, "2026-11-25-bbbb": 8.0})
     note = campaign_sections(rows)[0].notes[-1]
-    assert "Code inside the clock (hash): old on aaaa; new on bbbb. " in note
+    assert (
+        "Versions of the code inside the clock (hashes are in the records): one on aaaa; one on bbbb. "
+        in note
+    )
 
 
 def test_results_of_other_versions_are_left_out(tmp_path):
@@ -199,7 +202,7 @@ def test_notes_have_the_commits_in_the_order_of_the_campaigns_and_the_runs_that_
     section, *_ = campaign_sections(combine(load_campaigns(tmp_path)))
     assert section.notes[-1].endswith(
         "Runs per configuration and campaign: 1. Left out, because they were disturbed: 2 of 6 runs. "
-        "Left out, because their times had not settled: 2 of 6 runs. Commit fff, bbb."
+        "Left out, because their times had not settled: 2 of 6 runs. Measured with commit fff, bbb."
     )
 
 

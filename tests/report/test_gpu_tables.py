@@ -17,6 +17,7 @@ from dataflow.report.gpu_tables import (
     describe_gpu_times,
     gpu_sections,
     load_script_results,
+    split_failure,
 )
 from dataflow.report.sections import sections
 
@@ -85,7 +86,7 @@ def test_the_two_scripts_stand_beside_the_demo(tmp_path):
     assert [row["x host copies"] for row in table] == ["60", "4"]
 
 
-def test_readme_has_the_scripts_the_fastest_copy_to_keep_and_what_failed(tmp_path):
+def test_readme_has_the_scripts_the_fastest_copy_the_fastest_view_and_what_failed(tmp_path):
     write_scripts(tmp_path, "store driver-queue", "graph cuda-ipc")
     views = on_gpu("cuda-ipc", 0.03, runtime="rdt", run={"readers_own_a_copy": False})
     smaller = on_gpu("shm", 0.01, runtime="graph", batch_size=512)
@@ -93,14 +94,19 @@ def test_readme_has_the_scripts_the_fastest_copy_to_keep_and_what_failed(tmp_pat
     records = [*copies, views, smaller]
     text = describe_gpu_times(group_results(records), tmp_path)
     fastest = (
-        "If readers keep a copy, `graph shm` was the fastest of the suite, with 110 ms (one run)."
+        "If readers keep a copy, `graph shm` was the fastest of the suite, with 110 ms (one run). "
+        "If readers get a view, `rdt cuda-ipc` was the fastest of the suite, with 30 ms (one run)."
     )
     assert text.endswith(fastest)
     reason = "iteration 7: the run did not end within 27 s (--run-limit)"
     failed = on_gpu("nixl", 0, runtime="rdt", run={"status": "failed", "reason": reason})
-    said = "Without times, because their runs failed: `rdt nixl` (the run did not end within 27 s)."
+    said = "No times (the run did not end within 27 s): `rdt nixl` (iteration 7)."
     assert describe_gpu_times(group_results([*records, failed]), tmp_path).endswith(said)
     assert describe_gpu_times(group_results([failed]), tmp_path).endswith(f"own GPUs. {said}")
+    died = on_gpu("refs", 0, runtime="store", run={"status": "failed", "reason": "it died"})
+    text = describe_gpu_times(group_results([failed, died]), tmp_path)
+    assert said in text
+    assert "No times (it died): `store refs`." in text
     assert describe_gpu_times([], tmp_path).endswith("between its own GPUs.")
     assert describe_gpu_times(group_results(records), tmp_path / "none") == ""
 
@@ -157,3 +163,10 @@ def test_one_card_takes_at_most_a_quarter_of_an_hour_and_every_run_has_a_limit(m
     seconds = sum(limits) + len(limits) * BETWEEN_SECONDS + AROUND_SECONDS
     assert seconds <= 15 * 60
     assert {"store refs --retain-memory", "graph shm --retain-memory"} <= kept
+
+
+def test_the_moment_of_a_failure_is_not_cut_from_a_reason_with_a_colon():
+    stuck = "failed: iteration 6: reward is stuck after iteration 5: reward is in read (a.py:7)"
+    reason = "reward is stuck after iteration 5: reward is in read (a.py:7)"
+    assert split_failure(stuck) == ("iteration 6", reason)
+    assert split_failure("failed: it died") == ("", "it died")
