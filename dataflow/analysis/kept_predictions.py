@@ -44,6 +44,11 @@ class PredictionFile(msgspec.Struct, frozen=True, kw_only=True):
     fitted_boots: list[str]  # to whose campaigns the costs were fitted
     predictions: list[KeptPrediction]
 
+    @property
+    def is_of_new_machine(self) -> bool:
+        """Return whether no cost was fitted to this boot when its times were predicted."""
+        return self.boot not in self.fitted_boots
+
 
 def predict_campaign(machine: MachineSamples, stored: CostFile) -> list[KeptPrediction]:
     """Return a prediction for each configuration with stored costs, for the messages to which they were fitted."""

@@ -111,10 +111,10 @@ def compare(
     return outcomes
 
 
-def rms_error(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return by which share predicted times miss the measured ones: the root mean square of log(predicted/measured).
+def rms_factor(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return by which factor predicted times miss the measured ones: the root mean square of log(predicted/measured).
 
     pairs: predicted and measured seconds, at least one pair.
     """
     squares = [log(predicted / measured) ** 2 for predicted, measured in pairs]
-    return exp(sqrt(fmean(squares))) - 1
+    return exp(sqrt(fmean(squares)))

@@ -9,7 +9,6 @@ import ast
 import ctypes
 import hashlib
 import os
-import platform
 import re
 import sys
 from collections.abc import Callable, Collection
@@ -18,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from common.facts import HUGE_PAGES
-from common.gpus import cuda_version, driver_version
-from common.origin import CHANGES, hash_boot, run_git
 from common.record import describe_machine
 
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
@@ -121,20 +118,13 @@ def read_shared_memory_huge_pages() -> str | None:
     return "never"
 
 
+# What describe_machine does not ask, or not of as many distributions.
 PROBES: dict[str, Callable[[], Any]] = {
     "virtual_machine": lambda: "hypervisor" in Path("/proc/cpuinfo").read_text(),
-    # Another boot is another start of the machine, or another machine.
-    "boot": hash_boot,
     "transparent_hugepages": lambda: PRIVATE_HUGE_PAGES.read_text().strip(),
     "shared_memory_hugepages": read_shared_memory_huge_pages,
-    "kernel": platform.release,
-    "python": platform.python_version,
     "versions": read_versions,
-    "gpu_driver": driver_version,
-    "cuda": cuda_version,
     "nccl": describe_nccl,  # of the driver process; a process that has not imported torch has none
-    "git_commit": lambda: run_git("rev-parse", "HEAD"),
-    "git_dirty": lambda: bool(run_git(*CHANGES)),
     "variables": read_variables,
 }
 
@@ -171,7 +161,8 @@ def hash_clock_code() -> str:
 
 def describe_environment() -> dict[str, Any]:
     """Return each value, and under "failed_probes" the type of the error of each program that is there and failed."""
-    environment = describe_machine() | dict.fromkeys(PROBES)
+    environment = describe_machine()
+    environment |= dict.fromkeys(PROBES)
     failed = {}
     for name, probe in PROBES.items():
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataflow.analysis.campaigns import Row
-from dataflow.analysis.outcomes import PredictedTime, rms_error
+from dataflow.analysis.outcomes import PredictedTime, rms_factor
 from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.machine import chosen_huge_pages, describe_gpus
@@ -287,4 +287,4 @@ def join_words(words: Sequence[str]) -> str:
 
 def factor_of_error(times: Sequence[PredictedTime]) -> float:
     """Return by which factor predictions miss the measured means (rms of the logarithms)."""
-    return 1 + rms_error([(time.predicted.seconds, time.mean_seconds) for time in times])
+    return rms_factor([(time.predicted.seconds, time.mean_seconds) for time in times])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dataflow.analysis.kept_checks import CheckedPrediction, CheckFile
 from dataflow.analysis.kept_predictions import PredictionFile
-from dataflow.analysis.outcomes import PredictedTime, rms_error
+from dataflow.analysis.outcomes import PredictedTime, rms_factor
 from dataflow.report.tables import Column, Section, format_ends, format_significant, make_table
 from dataflow.units import format_bytes
 
@@ -91,7 +91,7 @@ def find_predictions_of_new_machines(
     """
     found = []
     for file, measured in zip(files, outcomes, strict=True):
-        if measured and file.boot not in file.fitted_boots:
+        if measured and file.is_of_new_machine:
             found.append(select_large(measured))
     return found
 
@@ -108,7 +108,7 @@ def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
     known = [outcome for outcome in outcomes if outcome.predicted.interval]
     inside = sum(outcome.is_inside for outcome in known)
     novelty = "At that time, no cost was fitted to this boot."
-    if file.boot in file.fitted_boots:
+    if not file.is_of_new_machine:
         novelty = "The costs were fitted to this boot, too."
     large = select_large(outcomes)
     small = [outcome for outcome in outcomes if outcome not in large]
@@ -132,8 +132,8 @@ def say_errors(outcomes: Sequence[PredictedTime]) -> str:
         predicted = outcome.predicted.seconds
         means.append((predicted, outcome.mean_seconds))
         medians.append((predicted, outcome.median_seconds))
-    of_means = format_factor(1 + rms_error(means))
-    of_medians = format_factor(1 + rms_error(medians))
+    of_means = format_factor(rms_factor(means))
+    of_medians = format_factor(rms_factor(medians))
     return (
         f"predicted and measured means differ by a factor of {of_means}, and medians by {of_medians} (rms of the "
         f"logarithms of {len(outcomes)})."
@@ -199,7 +199,7 @@ def check_section(files: Sequence[CheckFile]) -> Section:
 
 
 def say_kept_checks(rows: Sequence[CheckRow]) -> str:
-    """Return by how much predictions miss the measured means (`rms_error`), and how many means lie in their interval.
+    """Return by how much predictions miss the measured means (`rms_factor`), and how many means lie in their interval.
 
     Rows that were not measured are left out. If none is left, the sentence says that no run counts.
     """
@@ -218,7 +218,7 @@ def say_kept_checks(rows: Sequence[CheckRow]) -> str:
             inside += low <= seconds <= high
     if not pairs:
         return "No run of these checks counts."
-    error = format_factor(1 + rms_error(pairs))
+    error = format_factor(rms_factor(pairs))
     return (
         f"Predicted and measured means differ by a factor of {error} (rms of the logarithms of {len(pairs)}), and "
         f"{inside} of {known} means lie in their interval."

@@ -28,6 +28,7 @@ from dataflow.report.answers import build_answers
 from dataflow.report.campaign_tables import (
     campaign_sections,
     describe_campaigns,
+    format_boots,
     format_memory,
 )
 from dataflow.report.cluster_chart import fan_in_section
@@ -128,12 +129,12 @@ def build_claim(by_name: Mapping[str, Row]) -> Section:
     graph_gains = [*divide_means(kept_graph, kept_refs).values()]
     if not gains or len(graph_gains) != len(gains):
         return Section("claim", "")  # not all machines have measured all of them
-    machines = "one machine" if len(gains) == 1 else f"{len(gains)} machines"
     text = (
-        f"On {machines}, four environment variables make Ray's plain references {format_range(gains)} times as fast "
-        f"with large messages (by the means). References then need {format_memory(kept_refs)} GiB of memory instead of "
-        f"{format_memory(refs)} GiB. With these variables on both sides, a compiled graph is "
-        f"{format_range(graph_gains)} times as fast as references, with {format_memory(kept_graph)} GiB."
+        f"On {format_boots(len(gains))} of our machines, four environment variables make Ray's plain references "
+        f"{format_range(gains)} times as fast with large messages (by the means). References then need "
+        f"{format_memory(kept_refs)} GiB of memory instead of {format_memory(refs)} GiB. With these variables on both "
+        f"sides, a compiled graph is {format_range(graph_gains)} times as fast as references, with "
+        f"{format_memory(kept_graph)} GiB."
     )
     return Section("claim", "", text)
 

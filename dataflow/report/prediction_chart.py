@@ -8,7 +8,7 @@ from math import log
 
 from dataflow.analysis.kept_predictions import PredictionFile
 from dataflow.analysis.left_out import LeftOutTime
-from dataflow.analysis.outcomes import PredictedTime, rms_error
+from dataflow.analysis.outcomes import PredictedTime, rms_factor
 from dataflow.report.outcome_tables import format_factor
 from dataflow.report.scatter_charts import ScatterChart, ScatterGroup
 from dataflow.report.tables import Section
@@ -79,7 +79,7 @@ def points_of_files(
     """Return the points of machines to which no cost was fitted when their times were predicted."""
     points = []
     for file, measured in zip(files, outcomes, strict=True):
-        if file.boot in file.fitted_boots:
+        if not file.is_of_new_machine:
             continue
         for outcome in measured:
             predicted = outcome.predicted
@@ -98,7 +98,7 @@ def describe_points(name: str, points: Sequence[PredictedPoint]) -> str:
     count = "one machine" if len(machines) == 1 else f"{len(machines)} machines"
     farthest = max(points, key=lambda point: point.distance)
     place = f"{farthest.configuration} on {farthest.machine[:NAME_LENGTH]}"
-    error = format_factor(1 + rms_error(pairs))
+    error = format_factor(rms_factor(pairs))
     return (
         f"{name.capitalize()}: factor {error} (rms of the logarithms); {len(near)} of {len(points)} times on {count} "
         f"are predicted within {100 * TOLERANCE:.0f} %. The largest error is {100 * farthest.error:+.0f} % ({place})."

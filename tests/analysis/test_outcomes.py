@@ -17,7 +17,7 @@ from dataflow.analysis.outcomes import (
     PredictedTime,
     find_all_outcomes,
     find_outcomes,
-    rms_error,
+    rms_factor,
 )
 from dataflow.analysis.stored_costs import load_costs
 from dataflow.commands import predict
@@ -106,8 +106,8 @@ def test_a_campaign_counts_for_the_last_predictions_before_it_only(campaigns, ne
 
 
 def test_the_error_is_the_root_mean_square_of_ratios():
-    assert rms_error([(1.0, 1.0)]) == pytest.approx(0)
-    assert rms_error([(2.0, 1.0), (1.0, 2.0)]) == pytest.approx(1.0)
+    assert rms_factor([(1.0, 1.0)]) == pytest.approx(1.0)
+    assert rms_factor([(2.0, 1.0), (1.0, 2.0)]) == pytest.approx(2.0)
 
 
 def make_outcome(

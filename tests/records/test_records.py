@@ -141,22 +141,19 @@ def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
         monkeypatch.setenv(name, f"{tmp_path}/private")
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"env_vars": {"MINE": "SECRET"}}')
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
-    monkeypatch.setitem(
-        machine.PROBES, "kernel", lambda: 1 / 0
-    )  # a probe that fails gives None, and its error
-    monkeypatch.setitem(machine.PROBES, "gpu_driver", Path("/no/such/file").read_text)
+    # A probe that fails gives None, and its error.
+    monkeypatch.setitem(machine.PROBES, "virtual_machine", lambda: 1 / 0)
+    monkeypatch.setitem(machine.PROBES, "nccl", Path("/no/such/file").read_text)
     values = describe_environment()
     text = json.dumps(values)
     for private in (socket.gethostname(), str(tmp_path), "SECRET", "TOKEN", str(RESULTS.parent)):
         assert private not in text
-    assert set(MACHINE_KEYS) <= set(values) and values["kernel"] is values["gpu_driver"] is None
-    assert (
-        values["failed_probes"]["kernel"] == "ZeroDivisionError"
-        and "gpu_driver" not in values["failed_probes"]
-    )
-    assert values["variables"]["NCCL_P2P_DISABLE"] == "1" and set(values["variables"]) <= set(
-        os.environ
-    )
+    assert set(MACHINE_KEYS) <= set(values)
+    assert values["virtual_machine"] is None
+    assert values["nccl"] is None
+    assert values["failed_probes"] == {"virtual_machine": "ZeroDivisionError"}
+    assert values["variables"]["NCCL_P2P_DISABLE"] == "1"
+    assert set(values["variables"]) <= set(os.environ)
 
 
 VALUES = (

@@ -43,7 +43,7 @@ def headline(tmp_path):
 def test_the_claim_compares_equal_settings_and_has_the_memory(headline):
     claim = build_claim({row.newest.name: row for row in headline}).sentence
     assert (
-        "On 3 machines, four environment variables make Ray's plain references 4 times as fast"
+        "On 3 boots of our machines, four environment variables make Ray's plain references 4 times as fast"
         in claim
     )
     assert "need 11 GiB of memory instead of 6 GiB" in claim
