@@ -235,7 +235,7 @@ def suites() -> dict[str, list[SuitePart]]:
     core, *of_studies = [_make_suites(file) for file in files]
     core["benchmark"] = [SuitePart("configurations", variants=VARIANTS)]
     # Everything in results/published, so that one call measures all of it, interleaved.
-    published = ["benchmark", "stages", "hops", "sweeps", "rdt"]
+    published = ["benchmark", "stages", "hops", "sweeps", "retained-memory", "rdt"]
     for suite in of_studies:
         for name, parts in suite.items():
             if name not in core:
