@@ -182,11 +182,10 @@ def test_simulated_times_are_as_near_to_the_measured_ones_as_the_page_says():
         errors[number, check.layout, check.configuration] = check.error
     assert max(map(abs, errors.values())) < 0.5, errors
     far = [key for key, error in errors.items() if abs(error) > 0.2]
-    # Messages of 12 MB: on one machine, round trips of 1 KiB took much longer, and calls with them did not. And gloo on
-    # one node, which takes longer with other flows than the demo's.
-    others = [key for key in far if "gloo" not in key[2]]
-    # And references with kept memory to 12 actors, by 22 %.
-    assert {layout for _, layout, _ in others} <= {"one node, 3 actors", "one node, 12 actors"}
+    # One message over gloo, and references with kept memory from several actors to one.
+    others = [key for key in far if key[2] not in ("rdt gloo", "store refs --retain-memory")]
+    # Messages of 12 MB: on one machine, round trips of 1 KiB took much longer, and calls with them did not.
+    assert {layout for _, layout, _ in others} <= {"one node, 3 actors"}
     assert all(layout.startswith("one node") for _, layout, _ in far)
     assert len(far) <= 0.3 * len(errors), far
 

@@ -20,6 +20,7 @@ from dataflow.analysis.machine_costs import rates_of
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.stages import attribute_to_causes, fault_seconds, iteration_seconds
 from dataflow.analysis.stored_costs import load_costs
+from dataflow.cluster.costs import load_forecast
 from dataflow.machine.samples import load_machine
 from dataflow.records import files
 from dataflow.records.schema import Run
@@ -519,6 +520,16 @@ def runs_that_hung():
         *count_hung(find("published/rdt", "rdt nixl-pull")),
         *count_hung(*load_headline()[NIXL]),
     ]
+
+
+@says("docs/cluster.md", "one message of `rdt gloo` took {} times as long as simulated")
+def one_message_over_gloo():
+    (found,) = [
+        check
+        for check in load_forecast().checks
+        if (check.configuration, check.layout) == ("rdt gloo", "one node, 2 actors")
+    ]
+    return [found.measured_seconds / found.simulated_seconds]
 
 
 def count_hung(*results):
