@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataflow.analysis.campaigns import Row
+from dataflow.analysis.kept_checks import CheckFile
 from dataflow.analysis.outcomes import PredictedTime, rms_factor
 from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
@@ -30,9 +31,14 @@ KEPT = f"{SIMPLEST} --retain-memory"
 DIRECT = "rdt nixl --retain-memory"
 GRAPH = "graph shm"
 KEPT_GRAPH = f"{GRAPH} --retain-memory"
-CHEAP_FAULT = 0.1e-6  # seconds of a page fault, as on bare metal: assumed, no machine here had it
+CHEAP_FAULT = 0.1e-6  # seconds of a page fault: assumed, less than on all machines here
 NOT_MEASURED = "-"
 UNKNOWN = "?"
+SETTLED = (
+    "With the variables, boots are less alike: campaigns of the last two waited longer until kept memory had settled "
+    "([method](docs/method.md#statistics-of-one-measurement))."
+)
+GB = 1e9
 MILLISECOND = 1e-3
 MICROSECOND = 1e-6
 
@@ -58,7 +64,8 @@ CHANGES = (
 MORE_CHANGES = (
     Change(
         DIRECT,
-        f"Or [Ray Direct Transport](docs/rdt.md) over NIXL, and the variables (`{DIRECT}`)",
+        "Or [Ray Direct Transport](docs/rdt.md) over NIXL, with the variables, and with memory of senders that was "
+        f"registered before (`{DIRECT}`)",
     ),
     Change(KEPT_GRAPH, f"2 and 3 together: a graph, and the variables (`{KEPT_GRAPH}`)"),
 )
@@ -75,6 +82,7 @@ class AnswerSources:
     of_new_machines: Sequence[Sequence[PredictedTime]] = ()
     on_gpus: str = ""
     of_systems: str = ""  # what changes of known systems have gained
+    checks: Sequence[CheckFile] = ()
 
     @property
     def rows(self) -> list[Row]:
@@ -126,7 +134,8 @@ def write_notes(
     errors = describe_errors(costs, measured)
     if errors:
         sentences.append(errors)
-    notes = [" ".join(sentences), describe_cheap_faults()]
+    sentences.append(SETTLED)
+    notes = [" ".join(sentences), describe_cheap_faults(costs, measured, stored)]
     if measured.of_systems:
         notes.append(
             f"**In a known system itself**, so many times as fast: {measured.of_systems} "
@@ -244,21 +253,54 @@ def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
     faults = [machine.fault_seconds / MICROSECOND for machine in stored.machines]
     return (
         "[`machine`](#your-own-machine) measures what a copy and a page fault take on yours (here, a copy by all cores "
-        f"took {format_range(copies)} ms, and a page fault {format_range(faults)} µs). `predict` does the sum, by as "
-        "many threads as copy at the same time."
+        f"took {format_range(copies)} ms, and a page fault {format_range(faults)} µs). `predict` does the sum; with "
+        "more than two cores, a copy counts by as many threads as actors copy at once."
     )
 
 
-def describe_cheap_faults() -> str:
-    """Return where the variables gain less."""
+def describe_cheap_faults(costs: Sequence[StoredCost], measured: AnswerSources, stored: CostFile) -> str:
+    """Return what the column of cheap page faults assumes, and the measurement that is nearest to it."""
     price = format_significant(CHEAP_FAULT / MICROSECOND)
-    return (
-        "**Are page faults cheaper on your machine**, as they can be on bare metal? Then the variables gain less, "
-        f"and a graph may be faster without them. The column for {price} µs is predicted, not measured, with copies "
-        "as fast as here "
-        "([other prices](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then)). The "
-        "variables also gain less if `/sys/kernel/mm/transparent_hugepage/enabled` says `[always]` "
+    size = measured.rows[0].newest.workload.bytes_per_iteration
+    byte_seconds = average_byte_seconds(stored)
+    copy = format_milliseconds(size * byte_seconds)
+    rate = format_significant(1 / byte_seconds / GB)
+    sentences = [
+        "**Are page faults cheaper on your machine?** Then the variables gain less. The column assumes "
+        f"{price} µs per page fault, and {copy} ms per copy ({rate} GB/s by both cores, the mean of our boots). It is "
+        "predicted, not measured "
+        "([other prices](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then))."
+    ]
+    if costs:
+        factor = format_significant(max(cost.factor for cost in costs))
+        sentences.append(f"A predicted time can be wrong by a factor of {factor} (95 %).")
+    sentences.append(describe_nearest_check(measured.checks))
+    sentences.append(
+        "The variables also gain less if `/sys/kernel/mm/transparent_hugepage/enabled` says `[always]` "
         "([times](docs/page-faults.md#huge-pages-for-all-memory))."
+    )
+    return " ".join(filter(None, sentences))
+
+
+def describe_nearest_check(checks: Sequence[CheckFile]) -> str:
+    """Return what the check with the cheapest page faults has measured of GRAPH; "" without one."""
+    known = []
+    for file in checks:
+        times = {item.predicted.configuration: item for item in file.checked}
+        before = times.get(BASELINE)
+        after = times.get(GRAPH)
+        if before and after and before.measured_seconds and after.measured_seconds:
+            measured = before.measured_seconds / after.measured_seconds
+            predicted = before.predicted.seconds / after.predicted.seconds
+            known.append((file.fault_seconds, file, measured, predicted))
+    if not known:
+        return ""
+    seconds, file, measured, predicted = min(known, key=lambda item: item[0])
+    price = format_significant(seconds / MICROSECOND)
+    runs = "one run" if file.runs == 1 else f"{file.runs} runs"
+    return (
+        f"The nearest [measurement](docs/method.md#another-machine) ({price} µs, {file.state}, {runs} each) had step 3 "
+        f"at {format_significant(measured)} times, where {format_significant(predicted)} were predicted."
     )
 
 
@@ -267,14 +309,15 @@ def describe_errors(costs: Sequence[StoredCost], measured: AnswerSources) -> str
     if not costs:
         return ""
     error = 100 * max(cost.error for cost in costs)
-    text = f"On the machines that the costs were fitted to, it is off by up to {error:.0f} %"
+    text = f"On the machines that the costs were fitted to, the rms error of a configuration is up to {error:.0f} %"
     new = [times for times in measured.of_new_machines if times]
     if new:
         factors = join_words([format_factor(factor_of_error(times)) for times in new])
+        counts = join_words([str(len(times)) for times in new])
         size = format_bytes(LARGE_BYTES)
         text += (
-            f", and on machines that were new to it by a factor of {factors} (one number per machine: rms of "
-            f"configurations with {size} and more per iteration)"
+            f". On machines that were new to the model, predictions were off by a factor of {factors} (rms of {counts} "
+            f"configurations with {size} and more per iteration; one number per machine)"
         )
     return f"{text}. [How far to trust it](docs/method.md#another-machine)."
 

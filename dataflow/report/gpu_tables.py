@@ -36,6 +36,8 @@ TABLE = "gpu"
 # Records of the two scripts, on one card.
 SCRIPT_RECORDS = RESULTS / "evidence" / "gpu-scripts"
 FLAG_IN_BRACKETS = re.compile(r" \(--[a-z-]+\)")
+# When a run failed, at the beginning of its failure.
+MOMENT = re.compile(r"(?P<moment>iteration \d+|before the first iteration|after the last iteration): ")
 CARDS = (1, 2, 3, 4, 8)
 PAGE = "[cluster.md](cluster.md#gpus)"
 NOT_MEASURED = "not measured. Nothing has run on a GPU here"
@@ -229,13 +231,13 @@ def describe_failures(results: Sequence[Result]) -> list[str]:
 def split_failure(failure: str) -> tuple[str, str]:
     """Return the moment and the reason of "failed: MOMENT: REASON (--flag)"; the moment is "" if there is none.
 
-    Only the first colon of the rest divides them: a reason can have more, as that of a stuck actor has.
+    A reason can have colons too, as that of a stuck actor has.
     """
-    text = failure.removeprefix("failed: ")
-    moment, colon, reason = text.partition(": ")
-    if not colon:
-        return "", FLAG_IN_BRACKETS.sub("", text)
-    return moment, FLAG_IN_BRACKETS.sub("", reason)
+    text = FLAG_IN_BRACKETS.sub("", failure.removeprefix("failed: "))
+    found = MOMENT.match(text)
+    if found is None:
+        return "", text
+    return found["moment"], text[found.end() :]
 
 
 def build_scripts(measured: ScriptResults | None) -> Section:

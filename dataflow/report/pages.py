@@ -98,7 +98,8 @@ def page_sections(results: Sequence[Result], rows: Sequence[Row]) -> list[Sectio
         elsewhere=find_headline(combine(others)),
         of_new_machines=find_predictions_of_new_machines(kept, outcomes),
         on_gpus=describe_gpu_times(results),
-        of_systems=describe_first_changes(),
+        of_systems=describe_measured_systems(),
+        checks=load_checks(),
     )
     if headline.keys() >= SCRIPTS.keys():
         built += [
@@ -326,14 +327,10 @@ def describe_measured(system: Mapping[str, Any]) -> str:
     return "; ".join(texts) if texts else "not measured"
 
 
-def describe_first_changes() -> str:
-    """Return how many times as fast the first measured change made each system itself."""
-    texts = []
-    for system in SYSTEMS["systems"]:
-        for description in system.get("measured", [])[:1]:
-            measured = find_change(description["program"], description["change"])
-            texts.append(f"{description['text']}: {describe_factor_of(measured)}")
-    return "; ".join(texts)
+def describe_measured_systems() -> str:
+    """Return how many times as fast each measured change made a system itself."""
+    systems = [system for system in SYSTEMS["systems"] if system.get("measured")]
+    return "; ".join(map(describe_measured, systems))
 
 
 def keeps_memory(measured: Mapping[str, Any]) -> bool:

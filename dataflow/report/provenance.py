@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say where numbers come from: machines, boots, runs that count and that do not, commits, and the age of their code."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dataflow.analysis.result import Result
@@ -69,12 +69,31 @@ def describe_clock_code(environments: Sequence[Environment]) -> str:
         code = str(environment.get("clock_code"))
         boot = str(environment.get("boot"))
         boots = boots_of_codes.setdefault(code, {})
-        boots[boot[:SHORT]] = None
-    different = dict.fromkeys(", ".join(boots) for boots in boots_of_codes.values())
-    if len(different) < 2:
+        boots[boot] = None
+    groups = join_overlapping(boots_of_codes.values())
+    if len(groups) < 2:
         return ""
-    versions = "; ".join(f"one on {boots}" for boots in different)
+    versions = "; ".join(f"one on {list_boots(boots)}" for boots in groups)
     return f"Versions of the code inside the clock (hashes are in the records): {versions}. "
+
+
+def join_overlapping(sets: Iterable[dict[str, None]]) -> list[dict[str, None]]:
+    """Return the sets after those that share an element were joined, in the order of their first elements."""
+    groups: list[dict[str, None]] = []
+    for new in sets:
+        joined: dict[str, None] = {}
+        others = []
+        for group in groups:
+            if group.keys() & new.keys():
+                joined |= group
+            else:
+                others.append(group)
+        groups = [*others, joined | new]
+    return groups
+
+
+def list_boots(boots: Iterable[str]) -> str:
+    return ", ".join(boot[:SHORT] for boot in boots)
 
 
 def describe_commits(environments: Sequence[Environment]) -> str:

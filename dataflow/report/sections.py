@@ -289,16 +289,17 @@ def choose_rows(
     is_kept: Callable[[Result], bool] = is_baseline,
     count: int = MAX_PAGE_ROWS,
 ) -> list[int]:
-    """Return the positions of so many results: those that are kept, and the fastest of each kind of readers.
+    """Return the positions of so many results.
 
-    Results without a time come last in their kind.
+    First come the baseline and the fastest of each kind of readers, then those that are kept, then the fastest of the
+    others. Results without a time come last in their kind.
     """
 
     def seconds_at(position: int) -> float:
         result = results[position]
         return result.typical_seconds if result.seconds else inf
 
-    importance: dict[int, tuple[bool, int]] = {}
+    importance: dict[int, tuple[bool, bool, int]] = {}
     for readers in tables.READER_GROUPS:
         group = []
         for position, result in enumerate(results):
@@ -306,6 +307,8 @@ def choose_rows(
                 group.append(position)
         group.sort(key=seconds_at)
         for rank, position in enumerate(group):
-            importance[position] = (not is_kept(results[position]), rank)
+            result = results[position]
+            is_first = rank == 0 or is_baseline(result)
+            importance[position] = (not is_first, not is_kept(result), rank)
     most_important = sorted(importance, key=lambda position: importance[position])
     return sorted(most_important[:count])

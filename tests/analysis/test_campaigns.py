@@ -17,6 +17,7 @@ from dataflow.errors import RecordError, UsageError
 from dataflow.records import files, machine
 from dataflow.report.campaign_tables import campaign_sections
 from dataflow.report.machine_columns import times_of
+from dataflow.report.provenance import describe_clock_code, describe_commits
 from dataflow.report.tables import format_significant, short_label
 
 VERSIONS = {"ray": "2.60.0", "torch": "2.13.0"}
@@ -145,6 +146,24 @@ def test_of_each_boot_only_its_newest_code_counts_and_the_note_names_the_codes(t
         "Versions of the code inside the clock (hashes are in the records): one on aaaa; one on bbbb. "
         in note
     )
+
+
+def test_boots_that_share_a_part_of_the_code_have_one_version_of_it():
+    def measured(code, boot):
+        return {"clock_code": code, "boot": boot}
+
+    both = [measured("x", "aaaa1"), measured("x", "bbbb1"), measured("y", "aaaa1")]
+    assert describe_clock_code(both) == ""
+    third = measured("z", "cccc1")
+    assert describe_clock_code([*both, third]).endswith("records): one on aaaa, bbbb; one on cccc. ")
+
+
+def test_many_commits_are_counted_unless_one_had_changes():
+    clean = [{"git_commit": letter * 40} for letter in "abcd"]
+    assert describe_commits(clean).startswith("4 commits (their hashes are in the records)")
+    assert describe_commits(clean[:3]).startswith("commit aaaaaaaaaa, bbbbbbbbbb, cccccccccc")
+    changed = [*clean[:3], clean[3] | {"git_dirty": True}]
+    assert "dddddddddd with changes that are not committed" in describe_commits(changed)
 
 
 def test_results_of_other_versions_are_left_out(tmp_path):

@@ -170,3 +170,6 @@ def test_the_moment_of_a_failure_is_not_cut_from_a_reason_with_a_colon():
     reason = "reward is stuck after iteration 5: reward is in read (a.py:7)"
     assert split_failure(stuck) == ("iteration 6", reason)
     assert split_failure("failed: it died") == ("", "it died")
+    assert split_failure("failed: OSError: no such file") == ("", "OSError: no such file")
+    first = "failed: before the first iteration: late (--run-limit)"
+    assert split_failure(first) == ("before the first iteration", "late")

@@ -13,6 +13,7 @@ from dataflow.analysis.stored_costs import StoredCost
 from dataflow.catalogue.catalogue import TRANSPORTS, configuration_name, flags_of_name
 from dataflow.report.campaign_tables import campaign_sections, draw_factors
 from dataflow.report.machine_columns import divide_means
+from dataflow.report.sections import choose_rows
 from dataflow.report.sentences import describe_pair, format_times_as_fast
 from dataflow.report.tables import (
     COPY_TO_KEEP,
@@ -160,3 +161,16 @@ def test_each_transport_that_can_keep_reuses_buffers_without_it():
     for transport in TRANSPORTS.values():
         assert not transport.can_keep or transport.reuses_buffers
         assert not (transport.gives_views and transport.reuses_buffers)
+
+
+def test_a_page_has_the_baseline_and_the_fastest_of_each_kind_even_if_many_others_are_kept():
+    slow = [make_record("nixl", [5.0], runtime="rdt", flags={"threads": n}) for n in range(2, 8)]
+    records = [make_record("refs", [9.0]), make_record("shm", [1.0], runtime="graph"), *slow]
+    results = [Result([record]) for record in records]
+
+    def is_direct(result):
+        return result.transport.runtime.name == "rdt"
+
+    chosen = choose_rows(results, is_kept=is_direct, count=4)
+    assert [results[position].name for position in chosen][:2] == ["store refs", "graph shm"]
+    assert len(chosen) == 4

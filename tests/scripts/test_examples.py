@@ -120,6 +120,15 @@ def test_a_compiled_graph_with_nixl_ends_without_a_traceback_and_without_semapho
 
 @pytest.mark.slow
 @pytest.mark.runs
+def test_a_freed_block_leaves_less_than_half_of_the_page_faults():
+    done = run_with_a_cluster_of_its_own(EXAMPLES / "freed_block.py")
+    faults = re.findall(r"([\d,]+) page faults$", done.stdout, re.MULTILINE)
+    without, with_block = [int(count.replace(",", "")) for count in faults]
+    assert with_block < without / 2, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.runs
 def test_without_the_repair_two_managers_are_made_and_the_first_tensor_does_not_arrive():
     require_nixl()
     done = run_with_a_cluster_of_its_own(EXAMPLES / "rdt_hang.py")
