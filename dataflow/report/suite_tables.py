@@ -254,10 +254,9 @@ SETUP_COLUMNS = (
 
 
 def is_about_direct_transport(result: Result) -> bool:
-    """Return whether a row belongs to the subject of docs/rdt.md, or is what it is compared with."""
+    """Return whether a row belongs to the subject of docs/rdt.md, or is its baseline."""
     is_registered = result.transport.sends_registered_only
-    is_reference = is_baseline(result) or result.name == KEPT_REFERENCES
-    return result.transport.runtime.name == "rdt" or is_registered or is_reference
+    return result.transport.runtime.name == "rdt" or is_registered or is_baseline(result)
 
 
 BESIDE = replace(

@@ -160,7 +160,7 @@ def errors_of_references_on_sixteen_cores():
     return errors_on_sixteen_cores("store refs")
 
 
-@says("docs/method.md", "the queues on 16 cores are predicted as too fast by {} %")
+@says("docs/method.md", "queues on 16 cores are predicted as too fast by {} %")
 def error_of_queues_on_sixteen_cores():
     now, _ = errors_on_sixteen_cores("store driver-queue")
     return [now]
@@ -489,8 +489,8 @@ def registrations_once_and_none():
     return reversed(registrations())
 
 
-@says("docs/method.md", "and `rdt nixl` took less time with it: {} against {} ms")
-@says("docs/rdt.md", "took less time here: {} against {} ms")
+@says("docs/method.md", "of `rdt nixl` do not tell them apart: {} and {} ms")
+@says("docs/rdt.md", "the mean was {} ms and not {} ms, which three runs each do not tell apart")
 def registrations():
     names = ("rdt nixl --registration none", "rdt nixl")
     return [by_mean(find("published/rdt", name)) for name in names]
@@ -513,7 +513,7 @@ def runs_that_hung_in_their_first_iteration():
     return count_hung(find("published", "rdt nixl --huge-pages"))
 
 
-@says("docs/rdt.md", "{} of {} runs did (above), and {} of {} runs of "
+@says("docs/rdt.md", "{} of {} runs did (above; so did one in the records before these), and {} of {} runs of "
       "`rdt nixl-pull --reuse-buffers` in the campaigns")  # fmt: skip
 def runs_that_hung():
     return [

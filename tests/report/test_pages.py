@@ -117,7 +117,7 @@ def test_only_the_system_that_was_measured_has_a_factor_of_its_own(headline):
     measured = {row["system"].split()[0]: row["the system itself"] for row in rows}
     of_verl = measured.pop("verl")
     assert of_verl.endswith(
-        "kept memory: 1.25 (1.25 to 1.25), 5 pairs of runs, memory not measured"
+        "kept memory instead: 1.25 (1.25 to 1.25), 5 pairs of runs, memory not measured"
     )
     assert of_verl.count("memory not measured") == 1
     assert set(measured.values()) == {"not measured"}

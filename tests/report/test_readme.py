@@ -100,7 +100,7 @@ def test_the_three_answers_have_factors_copies_page_faults_what_they_leave_and_m
     assert "assumes 0.1 µs per page fault, and 33 ms per copy (14 GB/s" in on_cheap_faults
     assert "can be wrong by a factor of 1.2 (95 %). The variables" in on_cheap_faults
     assert "took 23 to 47 ms, and a page fault 1.2 to 1.5 µs)" in note
-    assert "the rms error of a configuration is up to 7 %. With the variables, " in note
+    assert "the rms error of a configuration is up to 7 %. [How far" in note
 
 
 def test_the_answers_say_how_far_off_predictions_of_new_machines_were(headline):
