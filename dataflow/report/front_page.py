@@ -258,7 +258,9 @@ def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
     )
 
 
-def describe_cheap_faults(costs: Sequence[StoredCost], measured: AnswerSources, stored: CostFile) -> str:
+def describe_cheap_faults(
+    costs: Sequence[StoredCost], measured: AnswerSources, stored: CostFile
+) -> str:
     """Return what the column of cheap page faults assumes, and the measurement that is nearest to it."""
     price = format_significant(CHEAP_FAULT / MICROSECOND)
     size = measured.rows[0].newest.workload.bytes_per_iteration
@@ -271,9 +273,10 @@ def describe_cheap_faults(costs: Sequence[StoredCost], measured: AnswerSources, 
         "predicted, not measured "
         "([other prices](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then))."
     ]
-    if costs:
-        factor = format_significant(max(cost.factor for cost in costs))
-        sentences.append(f"A predicted time can be wrong by a factor of {factor} (95 %).")
+    factors = [cost.factor for cost in costs if cost.factor]
+    if factors:
+        largest = format_significant(max(factors))
+        sentences.append(f"A predicted time can be wrong by a factor of {largest} (95 %).")
     sentences.append(describe_nearest_check(measured.checks))
     sentences.append(
         "The variables also gain less if `/sys/kernel/mm/transparent_hugepage/enabled` says `[always]` "

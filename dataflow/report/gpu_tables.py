@@ -37,7 +37,9 @@ TABLE = "gpu"
 SCRIPT_RECORDS = RESULTS / "evidence" / "gpu-scripts"
 FLAG_IN_BRACKETS = re.compile(r" \(--[a-z-]+\)")
 # When a run failed, at the beginning of its failure.
-MOMENT = re.compile(r"(?P<moment>iteration \d+|before the first iteration|after the last iteration): ")
+MOMENT = re.compile(
+    r"(?P<moment>iteration \d+|before the first iteration|after the last iteration): "
+)
 CARDS = (1, 2, 3, 4, 8)
 PAGE = "[cluster.md](cluster.md#gpus)"
 NOT_MEASURED = "not measured. Nothing has run on a GPU here"

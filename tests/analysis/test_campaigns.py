@@ -155,7 +155,9 @@ def test_boots_that_share_a_part_of_the_code_have_one_version_of_it():
     both = [measured("x", "aaaa1"), measured("x", "bbbb1"), measured("y", "aaaa1")]
     assert describe_clock_code(both) == ""
     third = measured("z", "cccc1")
-    assert describe_clock_code([*both, third]).endswith("records): one on aaaa, bbbb; one on cccc. ")
+    assert describe_clock_code([*both, third]).endswith(
+        "records): one on aaaa, bbbb; one on cccc. "
+    )
 
 
 def test_many_commits_are_counted_unless_one_had_changes():

@@ -184,8 +184,8 @@ def test_simulated_times_are_as_near_to_the_measured_ones_as_the_page_says():
     far = [key for key, error in errors.items() if abs(error) > 0.2]
     # One message over gloo, and references with kept memory from several actors to one.
     others = [key for key in far if key[2] not in ("rdt gloo", "store refs --retain-memory")]
-    # Messages of 12 MB: their page faults depend on what processes have freed before. And on one machine, round trips of
-    # 1 KiB took much longer, and calls with them did not.
+    # Messages of 12 MB: their page faults depend on what processes have freed before. And on one machine, round trips
+    # of 1 KiB took much longer, and calls with them did not.
     assert {layout for _, layout, _ in others} <= {"one node, 3 actors"}
     assert all(layout.startswith("one node") for _, layout, _ in far)
     assert len(far) <= 0.33 * len(errors), far

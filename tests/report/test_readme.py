@@ -149,7 +149,9 @@ def test_the_answers_have_the_measurement_whose_page_faults_were_nearest_to_the_
     far = make("as it is", 2.5e-6, **queues, graph_shm=(0.1, 0.1))
     incomplete = make("nothing", 1e-8, **queues, graph_shm=(0.1, None))
     said = front_page.describe_nearest_check([far, near, incomplete])
-    assert "(0.26 µs, huge pages, one run each) had step 3 at 3 times, where 5 were predicted." in said
+    assert (
+        "(0.26 µs, huge pages, one run each) had step 3 at 3 times, where 5 were predicted." in said
+    )
     assert front_page.describe_nearest_check([incomplete]) == ""
 
 
