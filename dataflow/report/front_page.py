@@ -35,7 +35,7 @@ CHEAP_FAULT = 0.1e-6  # seconds of a page fault: assumed, less than on all machi
 NOT_MEASURED = "-"
 UNKNOWN = "?"
 SETTLED = (
-    "With the variables, boots are less alike: campaigns of the last two waited longer until kept memory had settled "
+    "With the variables, boots are less alike: not all campaigns waited equally long until kept memory had settled "
     "([method](docs/method.md#statistics-of-one-measurement))."
 )
 GB = 1e9
