@@ -5,6 +5,10 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
+MIB = 2**20  # bytes
+GB = 1e9  # bytes
+MILLISECOND = 1e-3  # seconds
+MICROSECOND = 1e-6  # seconds
 BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 # Bytes of a unit; a number alone is bytes.
 BYTES = {

@@ -12,8 +12,7 @@ from dataflow.analysis.kept_predictions import keep
 from dataflow.analysis.prediction import Check, MachineSpeed
 from dataflow.analysis.stored_costs import shorten
 from dataflow.commands.machine import prepare
-
-GB = 1e9
+from dataflow.units import GB
 
 
 def keep_checks(state: str, runs: int, speed: MachineSpeed, checks: Sequence[Check]) -> Path:

@@ -60,10 +60,8 @@ from dataflow.report.prediction_tables import (
     warn_of_spread,
 )
 from dataflow.report.render import print_table, print_text
-from dataflow.units import format_bytes
+from dataflow.units import GB, MICROSECOND, format_bytes
 
-GB = 1e9
-MICROSECOND = 1e-6
 MOST = 1e9  # of a rate or a time
 MAX_COUNT = 10_000  # of cores, and of runs
 # Flags that say which messages are predicted, and those that only say how --check measures.

@@ -22,8 +22,8 @@ from dataflow.errors import UsageError
 from dataflow.machine.samples import MachineSamples, load_machine
 from dataflow.plan.command_line import VerbParser
 from dataflow.report.render import print_text
+from dataflow.units import GB
 
-GB = 1e9
 OTHERS = ("check", "nodes", "preset", "copy_gbps")  # what else a prediction is for
 
 

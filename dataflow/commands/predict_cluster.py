@@ -37,10 +37,8 @@ from dataflow.report.cluster_forecast import (
     say_links,
 )
 from dataflow.report.render import print_table, print_text
-from dataflow.units import format_bytes
+from dataflow.units import GB, MICROSECOND, format_bytes
 
-GB = 1e9
-MICROSECOND = 1e-6
 MAX_NODES = 10_000
 MAX_COPIES = 1_000  # of rollouts or trainers: more take several seconds to simulate
 MAX_MESSAGES = 1_100  # of an iteration: twice as many are simulated, too

@@ -9,8 +9,8 @@ import torch
 
 from common.copies import copy_seconds, make_pair
 from dataflow.trace.spans import count_faults
+from dataflow.units import MIB
 
-MIB = 2**20
 MESSAGES = 5  # of a pass, as in an iteration of the demo
 SIZES = (MIB, 8 * MIB, 64 * MIB, 448 * MIB)  # of a pass; the last one is an iteration of the demo
 REPEATS = 5

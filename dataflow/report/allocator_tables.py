@@ -20,6 +20,7 @@ from dataflow.report.tables import (
     format_ends,
     format_faults,
     format_memory,
+    format_microseconds,
     format_milliseconds,
     format_significant,
     short_label,
@@ -29,7 +30,6 @@ RETAIN_MEMORY = VARIABLES["retain_memory"]
 ALL_NAMES = frozenset(RETAIN_MEMORY)
 PREFIX = "MALLOC_"  # of all of these names, which tables leave out
 MAX_LONGER = 1.1  # times the mean with all variables: a set of fewer that takes no longer is enough
-MICROSECOND = 1e-6
 PART = 100  # iterations at the beginning and at the end of a long run
 
 
@@ -115,7 +115,7 @@ def format_price(result: Result) -> str:
     price = estimate_price(result.shown_runs)
     if price is None or not price.is_known:
         return "-"
-    return format_significant(price.seconds / MICROSECOND)
+    return format_microseconds(price.seconds)
 
 
 def allocator_columns(group: Group) -> Sequence[Column]:

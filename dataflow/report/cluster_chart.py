@@ -17,13 +17,15 @@ from dataflow.report.cluster_forecast import GOAL, GOAL_TEXT
 from dataflow.report.drawing import EXPLAIN_SAMPLES, thin
 from dataflow.report.line_charts import LineChart, Series
 from dataflow.report.provenance import provenance
-from dataflow.report.result_charts import EXPLAIN_MARK, MILLISECOND, points_of
-from dataflow.report.tables import Section, format_significant
-from dataflow.units import format_bytes
+from dataflow.report.result_charts import EXPLAIN_MARK, points_of
+from dataflow.report.tables import (
+    Section,
+    format_microseconds,
+    format_significant,
+)
+from dataflow.units import GB, MILLISECOND, format_bytes
 
 NAME = "cluster-chart"
-GB = 1e9
-MICROSECOND = 1e-6
 
 
 def fan_in_section(stored: ForecastFile) -> Section:
@@ -39,7 +41,7 @@ def fan_in_section(stored: ForecastFile) -> Section:
 def describe_machine(rates: Rates, is_own: bool) -> str:
     """Return what copies and page faults take in the simulation, and where that is from."""
     rate = format_significant(1 / rates.byte_seconds / GB)
-    fault = format_significant(rates.fault_seconds / MICROSECOND)
+    fault = format_microseconds(rates.fault_seconds)
     origin = "as these runs measured" if is_own else "the median machine of the campaigns"
     return (
         f"Simulated with {rate} GB/s copied by both cores and {fault} µs per page fault ({origin})."

@@ -18,12 +18,13 @@ from dataflow.report.price_tables import average_byte_seconds, seconds_of
 from dataflow.report.tables import (
     Column,
     Section,
+    format_microseconds,
     format_milliseconds,
     format_range,
     format_significant,
     make_table,
 )
-from dataflow.units import format_bytes
+from dataflow.units import GB, MICROSECOND, MILLISECOND, format_bytes
 
 NAME = "three-answers"
 TABLE = "headline"
@@ -38,9 +39,6 @@ SETTLED = (
     "With the variables, boots are less alike: not all campaigns waited equally long until kept memory had settled "
     "([method](docs/method.md#statistics-of-one-measurement))."
 )
-GB = 1e9
-MILLISECOND = 1e-3
-MICROSECOND = 1e-6
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,15 @@ class AnswerSources:
     @property
     def rows_elsewhere(self) -> list[Row]:
         return [self.elsewhere[change.name] for change in CHANGES if change.name in self.elsewhere]
+
+
+@dataclass(frozen=True)
+class CheckedGain:
+    """How many times as fast as BASELINE a machine that was checked has run GRAPH."""
+
+    file: CheckFile
+    measured: float
+    predicted: float  # with the page faults of this machine
 
 
 def format_gain(change: Change, rows: Mapping[str, Row]) -> str:
@@ -186,7 +193,7 @@ def make_cheap_column(costs: Mapping[str, StoredCost], stored: CostFile) -> Colu
         after = seconds_of(cost, byte_seconds, CHEAP_FAULT)
         return format_significant(before / after)
 
-    price = format_significant(CHEAP_FAULT / MICROSECOND)
+    price = format_microseconds(CHEAP_FAULT)
     return Column(f"predicted for {price} µs per page fault", predict_gain)
 
 
@@ -261,22 +268,25 @@ def describe_prices(rows: Sequence[Row], stored: CostFile) -> str:
 def describe_cheap_faults(
     costs: Sequence[StoredCost], measured: AnswerSources, stored: CostFile
 ) -> str:
-    """Return what the column of cheap page faults assumes, and the measurement that is nearest to it."""
-    price = format_significant(CHEAP_FAULT / MICROSECOND)
+    """Return what the column of cheap page faults assumes, how wrong it can be, and the measurement nearest to it."""
+    fault_microseconds = format_microseconds(CHEAP_FAULT)
     size = measured.rows[0].newest.workload.bytes_per_iteration
     byte_seconds = average_byte_seconds(stored)
-    copy = format_milliseconds(size * byte_seconds)
-    rate = format_significant(1 / byte_seconds / GB)
+    copy_milliseconds = format_milliseconds(size * byte_seconds)
+    copy_gbps = format_significant(1 / byte_seconds / GB)
     sentences = [
         "**Are page faults cheaper on your machine?** Then the variables gain less. The column assumes "
-        f"{price} µs per page fault, and {copy} ms per copy ({rate} GB/s by both cores, the mean of our boots). It is "
-        "predicted, not measured "
+        f"{fault_microseconds} µs per page fault, and {copy_milliseconds} ms per copy ({copy_gbps} GB/s by both cores, "
+        "the mean of our boots). It is predicted, not measured "
         "([other prices](docs/page-faults.md#what-a-page-fault-takes-and-what-the-variables-gain-then))."
     ]
     factors = [cost.factor for cost in costs if cost.factor]
     if factors:
         largest = format_significant(max(factors))
-        sentences.append(f"A predicted time can be wrong by a factor of {largest} (95 %).")
+        sentences.append(
+            "Each of its numbers divides two predicted times, each of which can be wrong by a factor of up to "
+            f"{largest} (95 %)."
+        )
     sentences.append(describe_nearest_check(measured.checks))
     sentences.append(
         "The variables also gain less if `/sys/kernel/mm/transparent_hugepage/enabled` says `[always]` "
@@ -285,25 +295,37 @@ def describe_cheap_faults(
     return " ".join(filter(None, sentences))
 
 
+def find_checked_gain(file: CheckFile) -> CheckedGain | None:
+    """Return the gain of GRAPH in a check; None if it has no time of BASELINE or GRAPH."""
+    by_name = {}
+    for item in file.checked:
+        if item.predicted.table == TABLE:
+            by_name[item.predicted.configuration] = item
+    before = by_name.get(BASELINE)
+    after = by_name.get(GRAPH)
+    if before is None or after is None:
+        return None
+    if before.measured_seconds is None or after.measured_seconds is None:
+        return None
+    return CheckedGain(
+        file=file,
+        measured=before.measured_seconds / after.measured_seconds,
+        predicted=before.predicted.seconds / after.predicted.seconds,
+    )
+
+
 def describe_nearest_check(checks: Sequence[CheckFile]) -> str:
-    """Return what the check with the cheapest page faults has measured of GRAPH; "" without one."""
-    known = []
-    for file in checks:
-        times = {item.predicted.configuration: item for item in file.checked}
-        before = times.get(BASELINE)
-        after = times.get(GRAPH)
-        if before and after and before.measured_seconds and after.measured_seconds:
-            measured = before.measured_seconds / after.measured_seconds
-            predicted = before.predicted.seconds / after.predicted.seconds
-            known.append((file.fault_seconds, file, measured, predicted))
-    if not known:
+    """Return the gain of GRAPH in the check whose page faults take nearest to CHEAP_FAULT; "" without one."""
+    gains = list(filter(None, map(find_checked_gain, checks)))
+    if not gains:
         return ""
-    seconds, file, measured, predicted = min(known, key=lambda item: item[0])
-    price = format_significant(seconds / MICROSECOND)
-    runs = "one run" if file.runs == 1 else f"{file.runs} runs"
+    nearest = min(gains, key=lambda gain: abs(gain.file.fault_seconds - CHEAP_FAULT))
+    fault_microseconds = format_microseconds(nearest.file.fault_seconds)
+    runs = "one run" if nearest.file.runs == 1 else f"{nearest.file.runs} runs"
     return (
-        f"The nearest [measurement](docs/method.md#another-machine) ({price} µs, {file.state}, {runs} each) had step 3 "
-        f"at {format_significant(measured)} times, where {format_significant(predicted)} were predicted."
+        f"Where a page fault took {fault_microseconds} µs ({nearest.file.state}; {runs} per configuration), step 3 was "
+        f"[measured](docs/method.md#another-machine) as {format_significant(nearest.measured)} times as fast as the "
+        f"first row; for that machine, {format_significant(nearest.predicted)} times were predicted."
     )
 
 

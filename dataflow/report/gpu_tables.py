@@ -231,15 +231,16 @@ def describe_failures(results: Sequence[Result]) -> list[str]:
 
 
 def split_failure(failure: str) -> tuple[str, str]:
-    """Return the moment and the reason of "failed: MOMENT: REASON (--flag)"; the moment is "" if there is none.
+    """Split "failed: MOMENT: REASON (--flag)" into MOMENT and REASON; MOMENT is "" if the text names none.
 
-    A reason can have colons too, as that of a stuck actor has.
+    Flags in brackets are left out. A reason can have colons too, so only what MOMENT knows is a moment.
     """
-    text = FLAG_IN_BRACKETS.sub("", failure.removeprefix("failed: "))
-    found = MOMENT.match(text)
-    if found is None:
+    text = failure.removeprefix("failed: ")
+    text = FLAG_IN_BRACKETS.sub("", text)
+    match = MOMENT.match(text)
+    if match is None:
         return "", text
-    return found["moment"], text[found.end() :]
+    return match["moment"], text[match.end() :]
 
 
 def build_scripts(measured: ScriptResults | None) -> Section:

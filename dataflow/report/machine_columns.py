@@ -14,11 +14,15 @@ from dataflow.analysis.campaigns import Row
 from dataflow.analysis.cost_model import SMALL_BYTES
 from dataflow.analysis.result import SLOW
 from dataflow.analysis.stored_costs import CostFile, StoredCost
-from dataflow.report.tables import Column, format_significant, format_slow_share
+from dataflow.report.tables import (
+    Column,
+    format_microseconds,
+    format_milliseconds,
+    format_significant,
+    format_slow_share,
+)
+from dataflow.units import GB, MILLISECOND
 
-GB = 1e9
-MILLISECOND = 1e-3
-MICROSECOND = 1e-6
 NAME_LENGTH = 4  # of a boot, in a header and in the names of campaigns
 
 
@@ -43,7 +47,7 @@ class MachineTimes:
         """Return mean, median and 95th percentile in milliseconds, such as "146 (50, 339)"."""
         ends = np.percentile(self.seconds, [50, 95])
         middle, high = [format_significant(float(end) / MILLISECOND) for end in ends]
-        return f"{format_significant(self.mean / MILLISECOND)} ({middle}, {high})"
+        return f"{format_milliseconds(self.mean)} ({middle}, {high})"
 
 
 def times_of(
@@ -189,7 +193,7 @@ class FittedCosts:
         text = f"{format_significant(cost.copies)}, {format_significant(cost.faults)}"
         if not cost.fixed_seconds:
             return text
-        return f"{text}, {format_significant(cost.fixed_seconds / MILLISECOND)} ms"
+        return f"{text}, {format_milliseconds(cost.fixed_seconds)} ms"
 
     def say_machines(self, rows: Sequence[Row]) -> str:
         """Return what a copy and a page fault take on each machine of the rows; "" if that is not known."""
@@ -200,10 +204,10 @@ class FittedCosts:
             if machine is None:
                 continue
             rate = format_significant(1 / machine.byte_seconds / GB)
-            fault = format_significant(machine.fault_seconds / MICROSECOND)
+            fault = format_microseconds(machine.fault_seconds)
             text = f"`{boot[:NAME_LENGTH]}` {rate} GB/s and {fault} µs per page fault"
             if size >= SMALL_BYTES:
-                copy = format_significant(size * machine.byte_seconds / MILLISECOND)
+                copy = format_milliseconds(size * machine.byte_seconds)
                 text += f", so one copy for each reader takes {copy} ms"
             texts.append(text)
         if not texts:

@@ -10,11 +10,9 @@ from typing import Any
 from dataflow.machine.samples import PAUSE_SECONDS, MachineSamples, NewMemory
 from dataflow.records.machine import machine_line
 from dataflow.report.tables import Column, TextTable, format_range, format_significant, make_table
-from dataflow.units import format_bytes
+from dataflow.units import GB, MICROSECOND, format_bytes
 
-GB = 1e9
 REPORTING = "free page reporting"
-MICROSECOND = 1e-6
 
 
 @dataclass(frozen=True)

@@ -7,33 +7,27 @@ from typing import NamedTuple
 from dataflow.analysis.kept_checks import CheckedPrediction, CheckFile
 from dataflow.analysis.kept_predictions import PredictionFile
 from dataflow.analysis.outcomes import PredictedTime, rms_factor
-from dataflow.report.tables import Column, Section, format_ends, format_significant, make_table
+from dataflow.report.tables import (
+    Column,
+    Section,
+    format_ends_of_seconds,
+    format_microseconds,
+    format_milliseconds,
+    format_signed_percent,
+    format_significant,
+    make_table,
+)
 from dataflow.units import format_bytes
 
 NAME = "predictions"
-MILLISECOND = 1e-3
-MICROSECOND = 1e-6
 LARGE_BYTES = 100 * 2**20  # of an iteration
 CHECKS_NAME = "checks"
 NO_CHECK = "No check of this kind was kept yet."
 NONE_YET = "No campaign was measured yet for which predictions were kept before."
 
 
-def in_milliseconds(seconds: float) -> str:
-    return format_significant(seconds / MILLISECOND)
-
-
-def format_interval_of(outcome: PredictedTime) -> str:
-    """Return the ends of the predicted interval in milliseconds; "-" if it is not known."""
-    if outcome.predicted.interval is None:
-        return "-"
-    low, high = outcome.predicted.interval
-    return format_ends((low / MILLISECOND, high / MILLISECOND))
-
-
-def format_error(outcome: PredictedTime) -> str:
-    error = outcome.predicted.seconds / outcome.mean_seconds - 1
-    return f"{error * 100:+.0f} %"
+def format_difference(outcome: PredictedTime) -> str:
+    return format_signed_percent(outcome.predicted.seconds / outcome.mean_seconds - 1)
 
 
 def name_configuration(outcome: PredictedTime) -> str:
@@ -45,25 +39,25 @@ def name_table(outcome: PredictedTime) -> str:
 
 
 def format_predicted(outcome: PredictedTime) -> str:
-    return in_milliseconds(outcome.predicted.seconds)
+    return format_milliseconds(outcome.predicted.seconds)
 
 
 def format_mean(outcome: PredictedTime) -> str:
-    return in_milliseconds(outcome.mean_seconds)
+    return format_milliseconds(outcome.mean_seconds)
 
 
 def format_median(outcome: PredictedTime) -> str:
-    return in_milliseconds(outcome.median_seconds)
+    return format_milliseconds(outcome.median_seconds)
 
 
 COLUMNS = (
     Column("configuration", name_configuration),
     Column("table", name_table, is_text=True),
     Column("predicted ms", format_predicted),
-    Column("95 % interval", format_interval_of),
+    Column("95 % interval", lambda outcome: format_ends_of_seconds(outcome.predicted.interval)),
     Column("measured ms, mean", format_mean),
     Column("median", format_median),
-    Column("predicted against mean", format_error),
+    Column("predicted against mean", format_difference),
 )
 
 
@@ -120,7 +114,7 @@ def say_outcome(file: PredictionFile, outcomes: Sequence[PredictedTime]) -> str:
         f"{' '.join(errors)} {inside} of {len(known)} means lie in their interval. {novelty} Of "
         f"{len(file.predictions)} predictions, {len(outcomes)} have a measurement that counts. This machine: "
         f"{file.cores} cores, {file.copy_gbps:g} GB/s, "
-        f"{format_significant(file.fault_seconds / MICROSECOND)} µs per page fault."
+        f"{format_microseconds(file.fault_seconds)} µs per page fault."
     )
 
 
@@ -154,22 +148,9 @@ class CheckRow(NamedTuple):
 
 def format_machine(row: CheckRow) -> str:
     file = row.file
-    price = format_significant(file.fault_seconds / MICROSECOND)
+    price = format_microseconds(file.fault_seconds)
     cores = "1 core" if file.cores == 1 else f"{file.cores} cores"
     return f"{cores}, {file.copy_gbps:g} GB/s, {price} µs"
-
-
-def format_interval_of_check(row: CheckRow) -> str:
-    interval = row.checked.predicted.interval
-    if interval is None:
-        return "-"
-    low, high = interval
-    return format_ends((low / MILLISECOND, high / MILLISECOND))
-
-
-def format_measured(row: CheckRow) -> str:
-    seconds = row.checked.measured_seconds
-    return "-" if seconds is None else in_milliseconds(seconds)
 
 
 def format_miss(row: CheckRow) -> str:
@@ -183,9 +164,9 @@ CHECK_COLUMNS = (
     Column("machine", lambda row: row.file.state, is_text=True),
     Column("copies and page faults take", format_machine, is_text=True),
     Column("configuration", lambda row: row.checked.predicted.configuration),
-    Column("predicted ms", lambda row: in_milliseconds(row.checked.predicted.seconds)),
-    Column("95 % interval", format_interval_of_check),
-    Column("measured ms, mean", format_measured),
+    Column("predicted ms", lambda row: format_milliseconds(row.checked.predicted.seconds)),
+    Column("95 % interval", lambda row: format_ends_of_seconds(row.checked.predicted.interval)),
+    Column("measured ms, mean", lambda row: format_milliseconds(row.checked.measured_seconds)),
     Column("predicted against mean", format_miss),
 )
 

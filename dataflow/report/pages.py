@@ -52,13 +52,12 @@ from dataflow.report.price_tables import build_prices
 from dataflow.report.provenance import describe_commits, provenance
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import Column, Section, format_range, make_table
-from dataflow.units import format_bytes
+from dataflow.units import MIB, format_bytes
 from dataflow.workers.variables import RETAIN_MEMORY
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
 # Programs of these systems with and without changes: examples/profiled/measure.py.
 PROGRAMS = RESULTS / "evidence" / "raymeter" / "programs"
-MIB = 2**20
 SCRIPTS = {
     BASELINE: "simulate_chat_learn_data_flow.py",
     "graph shm": "ray_cg_simulate_chat_learn_data_flow.py",

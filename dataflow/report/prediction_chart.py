@@ -12,9 +12,9 @@ from dataflow.analysis.outcomes import PredictedTime, rms_factor
 from dataflow.report.outcome_tables import format_factor
 from dataflow.report.scatter_charts import ScatterChart, ScatterGroup
 from dataflow.report.tables import Section
+from dataflow.units import MILLISECOND
 
 NAME = "prediction-chart"
-MILLISECOND = 1e-3
 NAME_LENGTH = 4  # of a boot
 TOLERANCE = 0.2
 LEFT_OUT = "the machine was left out of the fit"

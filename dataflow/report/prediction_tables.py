@@ -23,17 +23,16 @@ from dataflow.report.tables import (
     READER_GROUPS,
     Column,
     TextTable,
-    format_ends,
+    format_ends_of_seconds,
+    format_microseconds,
+    format_milliseconds,
     format_range,
     format_significant,
     group_of_readers,
     make_table,
 )
-from dataflow.units import format_bytes
+from dataflow.units import GB, MICROSECOND, format_bytes
 
-GB = 1e9
-MILLISECOND = 1e-3
-MICROSECOND = 1e-6
 MAX_CROSSINGS = 3
 MAX_SPREAD = 1.5  # of copies by all cores on a machine that does nothing else
 
@@ -42,20 +41,8 @@ def predictions_table(predictions: Sequence[Prediction]) -> TextTable:
     return make_table(predictions, COLUMNS)
 
 
-def format_interval_of(prediction: Prediction) -> str:
-    """Return the ends of the interval in milliseconds; "-" if it is not known."""
-    if prediction.interval is None:
-        return "-"
-    low, high = prediction.interval
-    return format_ends((low / MILLISECOND, high / MILLISECOND))
-
-
 def name_reader(prediction: Prediction) -> str:
     return READER_GROUPS[group_of_readers(*prediction.cost.work)]
-
-
-def in_milliseconds(seconds: float) -> str:
-    return format_significant(seconds / MILLISECOND)
 
 
 def format_copies(prediction: Prediction) -> str:
@@ -68,8 +55,8 @@ def format_copies(prediction: Prediction) -> str:
 
 
 CONFIGURATION = Column("configuration", lambda item: item.cost.configuration)
-PREDICTED = Column("predicted ms", lambda item: in_milliseconds(item.seconds))
-INTERVAL = Column("95 % interval", format_interval_of)
+PREDICTED = Column("predicted ms", lambda item: format_milliseconds(item.seconds))
+INTERVAL = Column("95 % interval", lambda prediction: format_ends_of_seconds(prediction.interval))
 COLUMNS = (
     CONFIGURATION,
     Column("readers get", name_reader, is_text=True, rank=3),
@@ -77,18 +64,18 @@ COLUMNS = (
     INTERVAL,
     Column("copies", format_copies),
     Column("page faults", lambda item: format_significant(item.faults)),
-    Column("fixed ms", lambda item: in_milliseconds(item.fixed_seconds), rank=1),
+    Column("fixed ms", lambda item: format_milliseconds(item.fixed_seconds), rank=1),
     Column("x limit", lambda item: format_significant(item.seconds / item.limit_seconds), rank=2),
 )
 
 
 def describe_machine_speed(speed: MachineSpeed, volume: FlowVolume) -> list[str]:
     """Return the machine, and in how many ms its cores can copy each message once for each reader."""
-    fault = f"{format_significant(speed.fault_seconds / MICROSECOND)} µs per page fault"
+    fault = f"{format_microseconds(speed.fault_seconds)} µs per page fault"
     if speed.paused_fault_seconds is not None:
-        paused = format_significant(speed.paused_fault_seconds / MICROSECOND)
+        paused = format_microseconds(speed.paused_fault_seconds)
         fault += f" ({paused} if the memory was freed some seconds before)"
-    limit = in_milliseconds(volume.bytes / speed.rate(speed.cores))
+    limit = format_milliseconds(volume.bytes / speed.rate(speed.cores))
     threads = volume.threads(speed.cores)
     return [
         f"{speed.name}: {name_count(speed.cores, 'core')}, {describe_rates(speed, threads)}, {fault}.",
@@ -127,9 +114,9 @@ def describe_order(speed: MachineSpeed, predictions: Sequence[Prediction]) -> li
     gains = [f"{name} {format_significant(gain)}" for name, gain in find_gains(predictions).items()]
     if gains:
         lines.append(f"Times as fast with {RETAINED} on this machine: {', '.join(gains)}.")
-    here = format_significant(speed.fault_seconds / MICROSECOND)
+    here = format_microseconds(speed.fault_seconds)
     for crossing in find_crossings(speed, predictions)[:MAX_CROSSINGS]:
-        price = format_significant(crossing.fault_seconds / MICROSECOND)
+        price = format_microseconds(crossing.fault_seconds)
         lines.append(
             f"Above {price} µs per page fault (here {here}), {crossing.kept} is faster than {crossing.plain}."
         )
@@ -176,7 +163,7 @@ def describe_copying(
     if not by_thread:
         return []
     threads = by_thread[0].copying.threads
-    milliseconds = in_milliseconds(volume.bytes / speed.rate(threads))
+    milliseconds = format_milliseconds(volume.bytes / speed.rate(threads))
     names = ", ".join(item.cost.configuration for item in by_thread)
     return [
         f"One copy by {name_count(threads, 'thread')} takes {milliseconds} ms here. For {names}, copies by one thread "
@@ -234,7 +221,7 @@ def checks_table(checks: Sequence[Check]) -> TextTable:
 def format_measured(check: Check) -> str:
     if check.measured_seconds is None:
         return "-"
-    return in_milliseconds(check.measured_seconds)
+    return format_milliseconds(check.measured_seconds)
 
 
 def format_faults_of_check(check: Check) -> str:

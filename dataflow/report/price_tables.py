@@ -13,7 +13,14 @@ from dataflow.analysis.campaigns import Row
 from dataflow.analysis.cost_model import MachineCosts
 from dataflow.analysis.stored_costs import CostFile, StoredCost
 from dataflow.report.machine_columns import NAME_LENGTH, divide_means
-from dataflow.report.tables import Column, Section, format_significant, make_table
+from dataflow.report.tables import (
+    Column,
+    Section,
+    format_microseconds,
+    format_significant,
+    make_table,
+)
+from dataflow.units import GB, MICROSECOND
 
 NAME = "fault-price"
 TABLE = "headline"
@@ -21,8 +28,6 @@ KEPT = " --retain-memory"
 COMPARED = ("store driver-queue", "store refs", "graph shm")
 PRICES = (0.1e-6, 0.25e-6, 0.5e-6, 1e-6, 2e-6, 4e-6, 8e-6)  # seconds of a page fault
 PREDICTED = "predicted"
-GB = 1e9
-MICROSECOND = 1e-6
 
 
 @dataclass(frozen=True)
@@ -40,9 +45,7 @@ def build_prices(by_name: Mapping[str, Row], stored: CostFile) -> Section:
     if not rows:
         return Section(NAME, "")
     columns = [
-        Column(
-            "µs per page fault", lambda row: format_significant(row.fault_seconds / MICROSECOND)
-        ),
+        Column("µs per page fault", lambda row: format_microseconds(row.fault_seconds)),
         Column("where", lambda row: row.place, is_text=True),
         *map(column_of, COMPARED),
     ]

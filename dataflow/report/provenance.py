@@ -78,17 +78,21 @@ def describe_clock_code(environments: Sequence[Environment]) -> str:
 
 
 def join_overlapping(sets: Iterable[dict[str, None]]) -> list[dict[str, None]]:
-    """Return the sets after those that share an element were joined, in the order of their first elements."""
+    """Join sets that share an element, directly or through a third set.
+
+    A joined set stands where the first of its parts stood. Sets are dicts without values, which keep their order.
+    """
     groups: list[dict[str, None]] = []
     for new in sets:
-        joined: dict[str, None] = {}
-        others = []
-        for group in groups:
-            if group.keys() & new.keys():
-                joined |= group
-            else:
-                others.append(group)
-        groups = [*others, joined | new]
+        overlapping = [group for group in groups if group.keys() & new.keys()]
+        if not overlapping:
+            groups.append(dict(new))
+            continue
+        first, *others = overlapping
+        for other in others:
+            first.update(other)
+            groups.remove(other)
+        first.update(new)
     return groups
 
 

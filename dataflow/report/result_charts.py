@@ -14,8 +14,8 @@ from dataflow.report.drawing import EXPLAIN_SAMPLES, MAX_ROWS, name_left_out
 from dataflow.report.provenance import provenance
 from dataflow.report.sections import Group, choose_rows, is_baseline, title_of
 from dataflow.report.tables import format_milliseconds, format_significant
+from dataflow.units import MILLISECOND
 
-MILLISECOND = 1e-3
 NAME_LENGTH = 4  # of a boot
 FAR = 5  # times less than the fastest row: such a limit is not drawn
 EXPLAIN_MARK = "Mark: mean of the timed iterations (geometric mean of the runs' means)."
@@ -27,7 +27,7 @@ def draw_dots(
     title: str = "",
     label: Callable[[Result], str] = tables.marked_label,
     finding: str = "",
-    is_kept: Callable[[Result], bool] = is_baseline,
+    is_preferred: Callable[[Result], bool] = is_baseline,
 ) -> Chart | None:
     """Return a chart with a row per result, the slowest first, in groups of equal work, and the times of memcpy.
 
@@ -37,7 +37,7 @@ def draw_dots(
     if len(group.done) == 1:
         return None
     rows: dict[str, list[Mark]] = {}
-    chosen = choose_rows(group.ordered, is_kept, MAX_ROWS)
+    chosen = choose_rows(group.ordered, is_preferred, MAX_ROWS)
     for position in chosen:
         result = group.ordered[position]
         marks = rows.setdefault(tables.readers_of(result), [])

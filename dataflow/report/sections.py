@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -52,8 +52,8 @@ class Group:
 
     def has_newer_gain(self, result: Result) -> bool:
         """Return whether a campaign has measured this configuration, and it keeps memory."""
-        is_kept = "retain_memory" in result.configuration.flags
-        return is_kept and measured_key(result) in self.in_campaigns
+        keeps_memory = "retain_memory" in result.configuration.flags
+        return keeps_memory and measured_key(result) in self.in_campaigns
 
     def has_newer_without_links(self, result: Result) -> bool:
         """Return whether campaigns have the same messages and transport, whatever nodes and links the actors have."""
@@ -130,8 +130,8 @@ class Table:
     before: Sequence["Table"] = ()  # tables of the same groups
     # The results that a configuration has, if there are several.
     split: Callable[[Result], Sequence[Result]] = lambda result: [result]
-    # Whether a row is on a page that cannot have all.
-    is_kept: Callable[[Result], bool] = is_baseline
+    # Whether a row stays on a page that cannot have all, after the baseline and the fastest ones.
+    is_preferred: Callable[[Result], bool] = is_baseline
     # Whether pages have a row. They leave out those of which they have a newer measurement; report.html has all.
     is_on_page: Callable[[Group, Any], bool] = lambda group, row: True
     # Whether the sentence says which row is the fastest. That of a page then compares only the rows that the page has.
@@ -277,29 +277,36 @@ def choose_page_rows(part: Table, group: Group, rows: Sequence[Any]) -> list[int
     has_results = isinstance(rows[0], Result)
     has_many = len(shown) > MAX_PAGE_ROWS
     if has_many and has_results:
-        chosen = choose_rows(shown, part.is_kept)
+        chosen = choose_rows(shown, part.is_preferred)
         shown = [shown[position] for position in chosen]
     if len(shown) == len(rows):
         return None
     return [position for position, row in enumerate(rows) if row in shown]
 
 
+class Priority(NamedTuple):
+    """Rows with the smallest one stay if there are too many."""
+
+    tier: int  # 0: the baseline, and the fastest of each kind of readers; 1: preferred; 2: others
+    rank: int  # among the results with the same kind of readers; 0: the fastest
+
+
 def choose_rows(
     results: Sequence[Result],
-    is_kept: Callable[[Result], bool] = is_baseline,
-    count: int = MAX_PAGE_ROWS,
+    is_preferred: Callable[[Result], bool] = is_baseline,
+    max_rows: int = MAX_PAGE_ROWS,
 ) -> list[int]:
-    """Return the positions of so many results.
+    """Return the positions of at most so many results, in ascending order.
 
-    First come the baseline and the fastest of each kind of readers, then those that are kept, then the fastest of the
-    others. Results without a time come last in their kind.
+    If there are more, the baseline and the fastest of each kind of readers stay, then those that are preferred, then
+    the fastest of the others. Results without a time come last in their kind.
     """
 
     def seconds_at(position: int) -> float:
         result = results[position]
         return result.typical_seconds if result.seconds else inf
 
-    importance: dict[int, tuple[bool, bool, int]] = {}
+    priorities: dict[int, Priority] = {}
     for readers in tables.READER_GROUPS:
         group = []
         for position, result in enumerate(results):
@@ -308,7 +315,12 @@ def choose_rows(
         group.sort(key=seconds_at)
         for rank, position in enumerate(group):
             result = results[position]
-            is_first = rank == 0 or is_baseline(result)
-            importance[position] = (not is_first, not is_kept(result), rank)
-    most_important = sorted(importance, key=lambda position: importance[position])
-    return sorted(most_important[:count])
+            if rank == 0 or is_baseline(result):
+                tier = 0
+            elif is_preferred(result):
+                tier = 1
+            else:
+                tier = 2
+            priorities[position] = Priority(tier, rank)
+    by_priority = sorted(priorities, key=lambda position: priorities[position])
+    return sorted(by_priority[:max_rows])

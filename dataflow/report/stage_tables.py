@@ -21,6 +21,7 @@ from dataflow.report.tables import (
     format_significant,
     label_without_layout,
 )
+from dataflow.units import MICROSECOND, MILLISECOND
 
 # The chart of causes has these configurations. Their readers own a copy.
 CHARTED = [
@@ -61,7 +62,7 @@ def describe_method(group: Group) -> Sequence[str]:
     for result in group.done:
         shares = [stages.attribute(run)[1] for run in result.shown_runs]
         explained[label_without_layout(result)] = fmean(shares)
-        faults += [stages.fault_seconds(run) * 1e6 for run in result.shown_runs]
+        faults += [stages.fault_seconds(run) / MICROSECOND for run in result.shown_runs]
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
     return (
         "All times: mean of the middle half of the iterations of each run, then of the runs (docs/results.md).",
@@ -104,7 +105,7 @@ def draw_causes(group: Group) -> Chart | None:
 def make_bar(result: Result) -> Mark:
     """Return the milliseconds of each cause of one configuration, as segments of a bar."""
     causes = stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
-    segments = {cause: 1e3 * seconds for cause, seconds in causes.items()}
+    segments = {cause: seconds / MILLISECOND for cause, seconds in causes.items()}
     total = sum(segments.values())
     name = label_without_layout(result)
     label = f"{format_significant(total)} ms"

@@ -34,7 +34,13 @@ from dataflow.report.sentences import (
 )
 from dataflow.report.stage_tables import draw_causes, stage_tables
 from dataflow.report.sweep_charts import SWEPT, Sweep, draw_kept_memory, draw_sizes
-from dataflow.report.tables import MAIN_COLUMNS, Column, format_milliseconds, format_significant
+from dataflow.report.tables import (
+    MAIN_COLUMNS,
+    Column,
+    format_microseconds,
+    format_milliseconds,
+    format_significant,
+)
 from dataflow.units import format_bytes
 
 KEPT_REFERENCES = f"{SIMPLEST} --retain-memory"
@@ -163,10 +169,6 @@ RETAINED_MEMORY = Table(
 )  # fmt: skip
 
 
-def format_microseconds(seconds: float | None) -> str:
-    return format_significant(None if seconds is None else 1e6 * seconds)
-
-
 MICROBENCHMARK_COLUMNS = (
     Column("configuration", tables.short_label),
     Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
@@ -263,7 +265,7 @@ BESIDE = replace(
     CONFIGURATIONS,
     name="beside",
     chart=lambda group: None,
-    is_kept=is_about_direct_transport,
+    is_preferred=is_about_direct_transport,
 )
 
 
@@ -274,7 +276,7 @@ def draw_direct_transport(group: Group) -> Chart | None:
     """
     if len(group.done) <= 2:
         return None
-    return draw_dots(group, is_kept=is_about_direct_transport)
+    return draw_dots(group, is_preferred=is_about_direct_transport)
 
 
 RDT = replace(
@@ -384,6 +386,14 @@ def draw_sweep(group: Group) -> LineChart | None:
     return draw_sizes(swept_size(first), sweep_title(first), shown, group.done)
 
 
+def has_causes_of_its_own(group: Group, result: Result) -> bool:
+    """Return whether a page shows a traced configuration.
+
+    It doesn't if the campaigns have newer times of it with kept memory, or if it only adds a copy at the sender.
+    """
+    return "copy_in" not in result.configuration.flags and not group.has_newer_gain(result)
+
+
 SWEEP = Table(
     "sweeps",
     sweep_columns,
@@ -404,7 +414,7 @@ SECTIONS = {  # in the order of a report
     "paired": CONFIGURATIONS,
     "stages": replace(
         stage_tables("stages", draw_causes),
-        is_on_page=lambda group, result: not group.has_newer_gain(result),
+        is_on_page=has_causes_of_its_own,
     ),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),

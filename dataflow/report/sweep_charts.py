@@ -13,9 +13,9 @@ from dataflow.report.charts import MachinePoint
 from dataflow.report.drawing import EXPLAIN_SAMPLES, name_left_out, thin
 from dataflow.report.line_charts import LineChart, Series
 from dataflow.report.provenance import provenance
-from dataflow.report.result_charts import EXPLAIN_MARK, MILLISECOND, points_of
+from dataflow.report.result_charts import EXPLAIN_MARK, points_of
 from dataflow.report.sections import choose_rows
-from dataflow.units import format_bytes
+from dataflow.units import MILLISECOND, format_bytes
 
 MAX_LINES = 6  # of a chart; its table has the others
 MIN_SIZES = 2  # of a line
@@ -102,7 +102,7 @@ def draw_sizes(
 ) -> LineChart:
     """Return the chart of a sweep: at most MAX_LINES configurations, and memcpy. `results` say where it is from."""
     largest = [sweep.largest for sweep in sweeps]
-    chosen = choose_rows(largest, count=MAX_LINES)
+    chosen = choose_rows(largest, max_rows=MAX_LINES)
     lines: list[Series] = []
     for position in chosen:
         result = largest[position]

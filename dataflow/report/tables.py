@@ -14,7 +14,7 @@ from dataflow.analysis.workload import label_of
 from dataflow.catalogue.catalogue import REFERENCE, configuration_name
 from dataflow.flows.message import NUMBER_BYTES
 from dataflow.records.schema import AS_REQUESTED, Layout, Run
-from dataflow.units import format_bytes
+from dataflow.units import GB, MICROSECOND, MILLISECOND, format_bytes
 
 # The groups of configurations whose times are compared, and the cells of the column "readers get". The groups do not do
 # the same work. A copy to keep lies in memory of its own, whose pages may be new. A later message overwrites a reused
@@ -123,13 +123,30 @@ def format_ends(ends: tuple[float, float] | None) -> str:
     return " to ".join(format_significant(end, digits_of(ends)) for end in ends) if ends else "-"
 
 
+def format_signed_percent(fraction: float | None) -> str:
+    """Return +5 % for 0.05; "-" for None."""
+    return "-" if fraction is None else f"{fraction * 100:+.0f} %"
+
+
 def format_milliseconds(seconds: float | None, digits: int = 2) -> str:
-    return format_significant(None if seconds is None else 1e3 * seconds, digits)
+    return format_significant(None if seconds is None else seconds / MILLISECOND, digits)
+
+
+def format_microseconds(seconds: float | None, digits: int = 2) -> str:
+    return format_significant(None if seconds is None else seconds / MICROSECOND, digits)
+
+
+def format_ends_of_seconds(ends: tuple[float, float] | None) -> str:
+    """Return the ends of an interval of seconds in milliseconds; "-" for None."""
+    if ends is None:
+        return "-"
+    low, high = ends
+    return format_ends((low / MILLISECOND, high / MILLISECOND))
 
 
 def milliseconds_interval(result: Result) -> tuple[float, float] | None:
     """Return the 95 % interval of the time; None for too few runs."""
-    return interval([1e3 * seconds for seconds in result.run_seconds])
+    return interval([seconds / MILLISECOND for seconds in result.run_seconds])
 
 
 def format_interval(result: Result) -> str:
@@ -295,7 +312,7 @@ def format_rate(result: Result) -> str:
     """Return the gigabytes (10^9) per second of all messages; "-" of views, which copy nothing."""
     if not result.readers_own_a_copy:
         return format_significant(None)
-    return format_significant(result.workload.bytes_per_iteration / result.typical_seconds / 1e9)
+    return format_significant(result.workload.bytes_per_iteration / result.typical_seconds / GB)
 
 
 def format_other_flow(result: Result) -> str:

@@ -158,6 +158,9 @@ def test_boots_that_share_a_part_of_the_code_have_one_version_of_it():
     assert describe_clock_code([*both, third]).endswith(
         "records): one on aaaa, bbbb; one on cccc. "
     )
+    joined_later = [measured("x", "aaaa1"), measured("z", "bbbb1")]
+    joined_later += [measured("y", "aaaa1"), measured("y", "cccc1")]
+    assert describe_clock_code(joined_later).endswith("records): one on aaaa, cccc; one on bbbb. ")
 
 
 def test_many_commits_are_counted_unless_one_had_changes():

@@ -171,6 +171,6 @@ def test_a_page_has_the_baseline_and_the_fastest_of_each_kind_even_if_many_other
     def is_direct(result):
         return result.transport.runtime.name == "rdt"
 
-    chosen = choose_rows(results, is_kept=is_direct, count=4)
+    chosen = choose_rows(results, is_preferred=is_direct, max_rows=4)
     assert [results[position].name for position in chosen][:2] == ["store refs", "graph shm"]
     assert len(chosen) == 4

@@ -113,7 +113,7 @@ EPISODES = Table(
     chart=draw_episodes,
     before=(CHANGE_LIST,),
     group_by=lambda result: (-result.check_every, result.workload.edges),
-    is_kept=lambda result: result.transport.label == TRANSPORT,
+    is_preferred=lambda result: result.transport.label == TRANSPORT,
 )
 # Flat tensors of as many bytes as packed messages. Their times are also in the table and chart above.
 FLAT = Table(
