@@ -5,32 +5,34 @@ python3 -m dataflow.cluster.check      writes results/evidence/cluster.json anew
 
 Nothing is fitted to these layouts. The costs come from one node: those of campaigns, and for Ray Direct Transport with
 gloo those of tables of one node. What copies and page faults take comes from the runs themselves, and the rate of a
-link is the one that was set. Calls take as much longer or shorter as the round trips of the same campaign did.
+link is the one that was set. Calls take the same time on all machines.
 """
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 from statistics import fmean, median
 
 import msgspec
 
 from common.record import replace
-from dataflow.analysis.campaigns import boot_of, load_campaigns
+from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.machine_costs import Rates, rates_of
 from dataflow.analysis.result import Result
 from dataflow.analysis.stored_costs import StoredCost, load_costs, shorten
 from dataflow.cluster.costs import (
+    COPIES,
     FORECAST,
     ForecastFile,
     LayoutCheck,
     WayCalls,
     WayCost,
 )
-from dataflow.cluster.hardware import Cluster, NodeMachine, parse_rate
+from dataflow.cluster.hardware import UNLIMITED, Cluster, NodeMachine, parse_rate
 from dataflow.cluster.measured_apart import (
     KEPT,
     PUBLISHED,
-    call_factor,
     calls_of_direct,
     calls_of_store,
     driver_seconds_at_most,
@@ -39,7 +41,14 @@ from dataflow.cluster.measured_apart import (
     load_table,
     typical_round_trip,
 )
-from dataflow.cluster.ways import Path, bytes_on_path, seconds_of_calls, simulate_flow
+from dataflow.cluster.ways import (
+    Path,
+    Places,
+    bytes_on_path,
+    process_seconds,
+    seconds_of_calls,
+    simulate_flow,
+)
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.plan.options import CAMPAIGNS
@@ -62,6 +71,22 @@ OF_CAMPAIGNS = (
 OF_TABLES = ("rdt gloo", "rdt gloo" + KEPT)
 TABLES_OF_ONE_NODE = ("configurations", "rdt")
 OWN_FLOW = "own-flow"  # a table of the campaigns, with two rollouts and a trainer
+
+
+@dataclass(frozen=True)
+class MeasuredLayout:
+    """A flow with the nodes and the network on which it was measured, to simulate it there."""
+
+    name: str
+    flow: Flow
+    places: Places  # process -> node
+    cluster: Cluster
+    link_rate: float  # bytes per second, as set; 0 on one node
+
+    def simulate_seconds(self, way: WayCost) -> float:
+        """Return the seconds of an iteration in one way."""
+        costs = way.costs_on(self.cluster.machine)
+        return simulate_flow(self.flow, self.places, self.cluster, way.path, costs).seconds
 
 
 def costs_of_ways(round_trip: float) -> list[WayCost]:
@@ -153,6 +178,7 @@ def make_way(
         machines=machines,
         iteration_bytes=flow.bytes_per_iteration,
         path_bytes=bytes_on_path(flow, path),
+        path_copies=bytes_on_path(flow, path, *COPIES[path]),
         copies=shorten(copies),
         faults=shorten(faults),
         fixed_seconds=fixed_seconds,
@@ -166,82 +192,106 @@ def time_of_calls(path: Path, calls: WayCalls | None) -> float:
     """Return what the calls of the demo's flow take on the median machine."""
     if calls is None:
         return 0.0
-    machine = NodeMachine(pair_rate=inf, memory_rate=inf, fault_seconds=0.0, cores=inf)
-    call = calls.call.on(machine)
-    reading_call = calls.reading_call.on(machine)
+    call = calls.call.to_call()
+    reading_call = calls.reading_call.to_call()
     return seconds_of_calls(online_dpo(), path, call, reading_call)
 
 
-def check_layouts(ways: Sequence[WayCost], round_trip: float) -> list[LayoutCheck]:
-    """Return each measured layout whose configuration is simulated, beside the simulation of it.
-
-    `round_trip`: its seconds on the median machine. How long calls took on a machine is known if it has a campaign.
-    """
+def check_layouts(ways: Sequence[WayCost]) -> list[LayoutCheck]:
+    """Return each measured layout whose configuration is simulated, beside the simulation of it."""
     by_name = {way.configuration: way for way in ways}
-    campaigns = load_campaigns(CAMPAIGNS).values()
-    factors = {}
-    for campaign in campaigns:
-        factors[boot_of(campaign[0])] = call_factor(campaign, round_trip)
     checks = []
     for folder in sorted((PUBLISHED / "cluster").iterdir()):
         if folder.is_dir():
             checks += check_results(load_results(folder), by_name)
     for name in ("fan-in", "cluster-driver"):
         if (PUBLISHED / name).exists():
-            results = load_results(PUBLISHED / name)
-            factor = factors.get(boot_of(results[0]), 1.0)
-            checks += check_results(results, by_name, factor=factor)
-    for campaign in campaigns:
-        factor = call_factor(campaign, round_trip)
-        checks += check_results(campaign, by_name, table=OWN_FLOW, factor=factor)
+            checks += check_results(load_results(PUBLISHED / name), by_name)
+    for campaign in load_campaigns(CAMPAIGNS).values():
+        checks += check_results(campaign, by_name, table=OWN_FLOW)
     return checks
 
 
 def check_results(
-    results: Sequence[Result], ways: dict[str, WayCost], table: str = "", factor: float = 1.0
+    results: Sequence[Result], ways: dict[str, WayCost], table: str = ""
 ) -> list[LayoutCheck]:
-    """Return the checks of the results of one machine, or of one table of it.
-
-    `factor`: how many times as long as on the median machine calls take there.
-    """
+    """Return the checks of the results of one machine, or of one table of it."""
     rates = rates_of(results)
     checks = []
     for result in results:
         way = ways.get(result.configuration.name)
         is_in_table = not table or result.table == table
         if way and rates and is_in_table and result.status == "ok":
-            checks.append(check_result(result, way, rates, factor))
+            checks.append(check_result(result, way, rates))
     return checks
 
 
-def check_result(result: Result, way: WayCost, rates: Rates, factor: float) -> LayoutCheck:
-    """Simulate the layout of a result on its own machine."""
-    nodes = nodes_of(result)
-    count = len(set(nodes.values()))
-    link = result.configuration.layout.link
-    link_rate = parse_rate(link) if count > 1 else 0.0
-    rate = 1 / rates.byte_seconds
-    machine = NodeMachine(rate, rate, rates.fault_seconds, CORES, factor)
-    cluster = Cluster(machine, count, link_rate or rate, is_one_machine=True)
-    outcome = simulate_flow(result.flow, nodes, cluster, way.path, way.costs_on(machine))
+def check_result(result: Result, way: WayCost, rates: Rates) -> LayoutCheck:
+    """Simulate a result on its own machine, with the predicted page faults and with those that its runs counted."""
+    layout = layout_of(result, rates)
+    simulated_faults = count_simulated_faults(result.flow, way)
+    counted_faults = result.faults_per_iteration
     return LayoutCheck(
-        layout=name_layout(count, link, result.flow),
+        layout=layout.name,
         flow=result.workload.flow,
         configuration=result.configuration.name,
         iteration_bytes=result.workload.bytes_per_iteration,
-        nodes=count,
-        link_rate=link_rate,
+        nodes=layout.cluster.nodes,
+        link_rate=layout.link_rate,
         runs=len(result.shown_runs),
         measured_seconds=shorten(fmean(result.seconds)),
-        simulated_seconds=shorten(outcome.seconds),
+        simulated_seconds=shorten(layout.simulate_seconds(way)),
+        simulated_faults=shorten(simulated_faults),
+        counted_faults=None if counted_faults is None else shorten(counted_faults),
+        seconds_with_counted_faults=simulate_counted_faults(
+            layout, way, simulated_faults, counted_faults
+        ),
     )
 
 
-def nodes_of(result: Result) -> dict[str, int]:
+def simulate_counted_faults(
+    layout: MeasuredLayout, way: WayCost, simulated_faults: float, counted_faults: float | None
+) -> float | None:
+    """Return the seconds of an iteration with as many page faults as counted; None if they, or the others, are none."""
+    if counted_faults is None or simulated_faults == 0:
+        return None
+    scaled = way.multiply_faults(counted_faults / simulated_faults)
+    return shorten(layout.simulate_seconds(scaled))
+
+
+def count_simulated_faults(flow: Flow, way: WayCost) -> float:
+    """Return the page faults of all processes in a simulated iteration."""
+    # Here a page fault takes one second, and nothing else takes any, so seconds are page faults.
+    machine = dataclasses.replace(UNLIMITED, fault_seconds=1.0)
+    only_faults = msgspec.structs.replace(way, fixed_seconds=0.0, calls=None)
+    return process_seconds(flow, way.path, only_faults.costs_on(machine))
+
+
+def layout_of(result: Result, rates: Rates) -> MeasuredLayout:
+    """Return the layout on which a result was measured, with the rates of its machine."""
+    places = places_of(result)
+    nodes = len(set(places.values()))
+    link = result.configuration.layout.link
+    copy_rate = 1 / rates.byte_seconds
+    machine = NodeMachine(
+        pair_rate=copy_rate,
+        memory_rate=copy_rate,  # two cores are all cores of these machines
+        fault_seconds=rates.fault_seconds,
+        cores=CORES,
+    )
+    set_rate = parse_rate(link) if nodes > 1 else 0.0
+    # Nothing crosses a link on one node.
+    link_rate = set_rate if nodes > 1 else inf
+    cluster = Cluster(machine, nodes, link_rate, is_one_machine=True)
+    name = name_layout(nodes, link, result.flow)
+    return MeasuredLayout(name, result.flow, places, cluster, set_rate)
+
+
+def places_of(result: Result) -> Places:
     """Return the node of each process of a result: all on one, if its runs name none."""
-    nodes = dict.fromkeys([DRIVER, *result.flow.actors], 0)
+    places = dict.fromkeys([DRIVER, *result.flow.actors], 0)
     named = result.shown_runs[0].nodes
-    return nodes | {name: node for name, node in named.items() if name in nodes}
+    return places | {name: node for name, node in named.items() if name in places}
 
 
 def name_layout(nodes: int, link: str, flow: Flow) -> str:
@@ -270,7 +320,7 @@ def make_forecast() -> ForecastFile:
         call=calls_of_store().call,
         driver_seconds_at_most=driver_seconds_at_most(round_trip),
         ways=ways,
-        checks=check_layouts(ways, round_trip),
+        checks=check_layouts(ways),
     )
 
 

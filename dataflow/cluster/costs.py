@@ -19,6 +19,11 @@ STORE_SENDS = 3
 STORE_READS = 2
 # TCP: into the kernel, and out of it.
 STREAM_COPIES = 1
+COPIES = {
+    Path.DRIVER: (STORE_SENDS, STORE_READS),
+    Path.REFERENCES: (STORE_SENDS, STORE_READS),
+    Path.STREAM: (STREAM_COPIES, STREAM_COPIES),
+}
 MEMORY_RATE = 100e9  # bytes per second that all cores of a large machine copy: assumed
 
 
@@ -30,13 +35,12 @@ class CallCost(msgspec.Struct, frozen=True, kw_only=True):
     submit_seconds: float  # of the driver's core, while it submits the call
     source: str  # the records that it comes from
 
-    def on(self, machine: NodeMachine) -> Call:
-        """Return what a call takes on a machine. The driver's core is only busy while it submits."""
-        factor = machine.call_factor
+    def to_call(self) -> Call:
+        """Return the call, during which the driver's core is only busy while it submits."""
         return Call(
-            submit_seconds=factor * self.submit_seconds,
-            start_seconds=factor * (self.seconds - self.submit_seconds),
-            start_core_seconds=factor * max(0.0, self.core_seconds - self.submit_seconds),
+            submit_seconds=self.submit_seconds,
+            start_seconds=self.seconds - self.submit_seconds,
+            start_core_seconds=max(0.0, self.core_seconds - self.submit_seconds),
         )
 
 
@@ -52,7 +56,7 @@ class SizedFaults(msgspec.Struct, frozen=True):
     """How many page faults a byte has that is sent, and one that is read, in messages of one size."""
 
     message_bytes: int
-    faults: float
+    faults: float  # per byte
 
 
 class WayCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +71,7 @@ class WayCost(msgspec.Struct, frozen=True, kw_only=True):
     machines: int  # that it was measured on
     iteration_bytes: int
     path_bytes: float  # that are sent and read one after the other
+    path_copies: float  # bytes that are copied one after the other, to send and to read these
     copies: float  # of the bytes of the iteration
     faults: float
     fixed_seconds: float
@@ -78,24 +83,25 @@ class WayCost(msgspec.Struct, frozen=True, kw_only=True):
     def costs_on(self, machine: NodeMachine) -> WayCosts:
         """Return what messages and calls cost on a machine.
 
-        Sending and reading a byte take the same time: both make two buffers of new memory. On the direct ways only the
-        reader has page faults.
+        A byte that is sent is copied more often than one that is read, and has as many page faults: both make two
+        buffers of new memory. On the direct ways, sender and reader copy it at the same time, and only the reader has
+        page faults.
         """
         copying = self.copies * self.iteration_bytes / machine.pair_rate + self.fixed_seconds
-        seconds = copying / self.path_bytes
+        copy = copying / self.path_copies
         faults = self.faults_on(machine)
         call = reading_call = None
         if self.calls is not None:
-            call = self.calls.call.on(machine)
-            reading_call = self.calls.reading_call.on(machine)
-        if self.path == Path.STREAM:
-            send = Work(seconds, STREAM_COPIES)
-            read = Work(seconds, STREAM_COPIES, faults)
-            return WayCosts(send, read, Work(0.0, 0.0), call, reading_call)
-        send = Work(seconds, STORE_SENDS, faults)
-        read = Work(seconds, STORE_READS, faults)
-        # Between nodes, the kernel copies a message once on each side.
-        link = Work(1 / machine.pair_rate, STREAM_COPIES)
+            call = self.calls.call.to_call()
+            reading_call = self.calls.reading_call.to_call()
+        sends, reads = COPIES[self.path]
+        of_sender = [] if self.path == Path.STREAM else faults
+        send = Work(sends * copy, sends, of_sender)
+        read = Work(reads * copy, reads, faults)
+        link = Work(0.0, 0.0)
+        if self.path != Path.STREAM:
+            # Between nodes, the kernel copies a message once on each side.
+            link = Work(1 / machine.pair_rate, STREAM_COPIES)
         return WayCosts(send, read, link, call, reading_call)
 
     def faults_on(self, machine: NodeMachine) -> list[SizedCost]:
@@ -110,6 +116,11 @@ class WayCost(msgspec.Struct, frozen=True, kw_only=True):
             costs.append(SizedCost(item.message_bytes, seconds))
         return costs
 
+    def multiply_faults(self, factor: float) -> "WayCost":
+        """Return a copy of this cost with its page faults multiplied, for messages of all sizes."""
+        smaller = [SizedFaults(item.message_bytes, item.faults * factor) for item in self.smaller]
+        return msgspec.structs.replace(self, faults=self.faults * factor, smaller=smaller)
+
     @property
     def label(self) -> str:
         """Return the name of the way, as tables show it."""
@@ -118,7 +129,7 @@ class WayCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayoutCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured and the simulated time of an iteration on one layout of nodes."""
+    """An iteration on one layout of nodes: its measured and its simulated time, and its page faults."""
 
     layout: str
     flow: str
@@ -129,11 +140,23 @@ class LayoutCheck(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     measured_seconds: float
     simulated_seconds: float
+    # Page faults per iteration, of all processes together.
+    simulated_faults: float
+    counted_faults: float | None  # None: unknown
+    # Simulated with the counted page faults; None: they are unknown, or the simulation has none.
+    seconds_with_counted_faults: float | None
 
     @property
     def error(self) -> float:
-        """Return simulated / measured - 1."""
+        """Return simulated / measured - 1 (0.2: it was simulated as 20 % too long)."""
         return self.simulated_seconds / self.measured_seconds - 1
+
+    @property
+    def error_with_counted_faults(self) -> float | None:
+        """Return the same with the counted page faults; None if it was not simulated with them."""
+        if self.seconds_with_counted_faults is None:
+            return None
+        return self.seconds_with_counted_faults / self.measured_seconds - 1
 
 
 class ForecastFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from dataflow.cluster.simulation import Kind, Resource
 from dataflow.errors import UsageError
@@ -25,8 +26,15 @@ class NodeMachine:
     memory_rate: float  # bytes per second that all cores copy together
     fault_seconds: float
     cores: float  # infinite: each process has one
-    # How many times as long as on the median machine of the campaigns a call of Ray takes.
-    call_factor: float = 1.0
+
+
+# Everything is as fast as a process can use it, and there are no page faults.
+UNLIMITED = NodeMachine(
+    pair_rate=inf,
+    memory_rate=inf,
+    fault_seconds=0.0,
+    cores=inf,
+)
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,14 @@ from math import inf, log
 from typing import NamedTuple
 
 from dataflow.catalogue.catalogue import INLINED_BYTES
-from dataflow.cluster.hardware import Cluster, NodeMachine
+from dataflow.cluster.hardware import UNLIMITED, Cluster, place
 from dataflow.cluster.simulation import Job, Kind, Outcome, Resource, simulate
 from dataflow.flows.flow import DRIVER, Edge, Flow, Task
 
 Uses = dict[Resource, float]  # amounts
 Positions = list[int]  # of jobs
 Places = dict[str, int]  # process -> node
+UNLIMITED_NODE = Cluster(UNLIMITED, nodes=1, link_rate=inf)
 
 
 class Path(StrEnum):
@@ -93,10 +94,9 @@ class WayCosts:
     reading_call: Call | None = None
 
     @classmethod
-    def of_bytes(cls, seconds: float) -> "WayCosts":
-        """Return costs with which sending and reading a byte take the same time, and nothing else takes any."""
-        work = Work(seconds, 0.0)
-        return cls(work, work, Work(0.0, 0.0))
+    def of_bytes(cls, send_seconds: float, read_seconds: float) -> "WayCosts":
+        """Return costs with which only sending and reading a byte take time."""
+        return cls(Work(send_seconds, 0.0), Work(read_seconds, 0.0), Work(0.0, 0.0))
 
     @classmethod
     def of_calls(cls, call: Call, reading_call: Call) -> "WayCosts":
@@ -342,32 +342,52 @@ def simulate_flow(
     flow: Flow, places: Places, cluster: Cluster, path: Path, costs: WayCosts
 ) -> Outcome:
     """Return when an iteration of a flow ends, and what it uses."""
-    planner = Planner(flow, places, cluster, costs)
-    plan = PLANS[path]
-    plan(planner)
+    jobs = plan_jobs(flow, places, cluster, path, costs)
     processes = [DRIVER, *flow.actors]
     tasks = [task.name for task in flow.tasks]
     capacities = cluster.capacities(processes, tasks)
-    return simulate(planner.jobs, capacities)
+    return simulate(jobs, capacities)
 
 
-def bytes_on_path(flow: Flow, path: Path) -> float:
+def plan_jobs(
+    flow: Flow, places: Places, cluster: Cluster, path: Path, costs: WayCosts
+) -> list[Job]:
+    """Return the jobs of one iteration."""
+    planner = Planner(flow, places, cluster, costs)
+    plan = PLANS[path]
+    plan(planner)
+    return planner.jobs
+
+
+def process_seconds(flow: Flow, path: Path, costs: WayCosts) -> float:
+    """Return the core seconds of the driver and all actors, added up, in an iteration on one node.
+
+    Work of Ray's own processes and of the kernel is not in it.
+    """
+    places = place(flow, 1, "pack")
+    total = 0.0
+    for job in plan_jobs(flow, places, UNLIMITED_NODE, path, costs):
+        for resource, amount in job.uses.items():
+            if resource.kind == Kind.CORE:
+                total += amount
+    return total
+
+
+def bytes_on_path(flow: Flow, path: Path, sends: float = 1.0, reads: float = 1.0) -> float:
     """Return the bytes that are sent and read one after the other in an iteration on one node.
 
-    It is the time of an iteration in which a byte that is sent, and one that is read, take a second each.
+    `sends`, `reads`: how often a byte counts that is sent, and one that is read. Then the result is the time of an
+    iteration in which sending and reading a byte take so many seconds.
     """
-    return seconds_alone(flow, path, WayCosts.of_bytes(1.0))
+    return seconds_on_one_node(flow, path, WayCosts.of_bytes(sends, reads))
 
 
 def seconds_of_calls(flow: Flow, path: Path, call: Call, reading_call: Call) -> float:
     """Return the time of an iteration on one node in which only calls take time."""
-    return seconds_alone(flow, path, WayCosts.of_calls(call, reading_call))
+    return seconds_on_one_node(flow, path, WayCosts.of_calls(call, reading_call))
 
 
-def seconds_alone(flow: Flow, path: Path, costs: WayCosts) -> float:
-    """Return the time of an iteration on one node with as many cores, and as fast ones, as it can use."""
-    machine = NodeMachine(pair_rate=inf, memory_rate=inf, fault_seconds=0.0, cores=inf)
-    cluster = Cluster(machine, nodes=1, link_rate=inf)
-    places = dict.fromkeys([DRIVER, *flow.actors], 0)
-    outcome = simulate_flow(flow, places, cluster, path, costs)
-    return outcome.seconds
+def seconds_on_one_node(flow: Flow, path: Path, costs: WayCosts) -> float:
+    """Return the seconds of an iteration on one node that has a core for each process, and memory without a limit."""
+    places = place(flow, 1, "pack")
+    return simulate_flow(flow, places, UNLIMITED_NODE, path, costs).seconds

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forecast clusters: which resource is in use longest, and from how many rollouts on it is full."""
 
-from dataclasses import replace
 from math import inf
 
 import pytest
@@ -11,7 +10,6 @@ from dataflow.cluster.costs import (
     FORECAST,
     CallCost,
     SizedFaults,
-    WayCalls,
     WayCost,
     load_forecast,
     typical_machine,
@@ -30,7 +28,7 @@ FLOW = parse_flow("rollout -> trainer: 1MB")
 
 
 def way_cost(path, **changes):
-    """Return a cost with which a byte is sent in 10 ns, and read in 10 ns, on MACHINE."""
+    """Return a cost with which a byte is sent in 12 ns (three copies), and read in 8 ns (two copies), on MACHINE."""
     values = {
         "path": path,
         "retains_memory": False,
@@ -38,6 +36,7 @@ def way_cost(path, **changes):
         "machines": 3,
         "iteration_bytes": MB,
         "path_bytes": 2.0 * MB,
+        "path_copies": 5.0 * MB,
         "copies": 2.0,
         "faults": 0.0,
         "fixed_seconds": 0.0,
@@ -49,13 +48,13 @@ def way_cost(path, **changes):
 def test_copies_page_faults_and_the_rest_are_spread_over_the_bytes():
     cost = way_cost(Path.REFERENCES, faults=1000.0, fixed_seconds=0.001)
     work = cost.costs_on(MACHINE)
-    seconds = (2 * MB / (100 * MB) + 0.001 + 0.001) / 2
-    assert work.send.seconds_of(MB) == pytest.approx(seconds)
-    assert work.read.seconds_of(MB) == pytest.approx(seconds)
+    copying = 2 * MB / (100 * MB) + 0.001
+    assert work.send.seconds_of(MB) == pytest.approx(copying * 3 / 5 + 0.0005)
+    assert work.read.seconds_of(MB) == pytest.approx(copying * 2 / 5 + 0.0005)
 
 
 def test_only_the_reader_of_a_direct_message_has_page_faults():
-    cost = way_cost(Path.STREAM, path_bytes=1.0 * MB, faults=1000.0)
+    cost = way_cost(Path.STREAM, path_bytes=1.0 * MB, path_copies=1.0 * MB, faults=1000.0)
     work = cost.costs_on(MACHINE)
     assert work.send.seconds_of(MB) == pytest.approx(0.02)
     assert work.read.seconds_of(MB) == pytest.approx(0.021)
@@ -69,16 +68,6 @@ def test_smaller_messages_have_the_page_faults_of_their_size():
     assert per_byte == pytest.approx([1e-6 / 4096, 2.5e-6 / 4096, 4e-6 / 4096, 4e-6 / 4096])
 
 
-def test_calls_take_longer_on_a_machine_that_is_slow_with_them():
-    cost = CallCost(seconds=3.0, core_seconds=4.0, submit_seconds=1.0, source="")
-    way = way_cost(Path.REFERENCES, calls=WayCalls(call=cost, reading_call=cost))
-    call = way.costs_on(replace(MACHINE, call_factor=2.0)).call
-    assert call is not None
-    assert call.submit_seconds == 2.0
-    assert call.start_seconds == 4.0
-    assert call.start_core_seconds == 6.0
-
-
 def forecast_of(path, rollouts, trainers, nodes=1):
     case = Case(FLOW, Cluster(MACHINE, nodes, inf), "blocks", rollouts, trainers)
     [found] = forecast(case, [way_cost(path)])
@@ -87,7 +76,7 @@ def forecast_of(path, rollouts, trainers, nodes=1):
 
 def test_the_driver_is_the_limit_from_the_number_on_at_which_its_core_is_full():
     found = forecast_of(Path.DRIVER, 64, 64)
-    # With N rollouts: the first sends in 10 ms, the driver is busy for N x 20 ms, and the last reader for 10 ms.
+    # With N rollouts: the first sends in 12 ms, the driver is busy for N x 20 ms, and the last reader for 8 ms.
     assert found.asked.seconds == pytest.approx(64 * 0.02 + 0.02, rel=1e-6)
     assert found.asked.limit == "the driver's core"
     assert found.asked.share == pytest.approx(64 / 65, rel=1e-6)
@@ -105,7 +94,7 @@ def test_one_trainer_is_full_if_it_reads_all():
     found = forecast_of(Path.REFERENCES, 16, 1)
     assert found.asked.limit == "the core of a trainer"
     assert found.full_from is not None
-    assert found.full_from.case.rollouts == 9
+    assert found.full_from.case.rollouts == 14  # 14 x 8 of 12 + 14 x 8 ms
     assert found.full_from.case.trainers == 1
 
 
@@ -120,7 +109,7 @@ def test_one_trainer_stays_one_on_larger_clusters():
     found = forecast_of(Path.REFERENCES, 8, 1)
     assert found.asked.share < 0.9
     assert found.full_from is not None
-    assert found.full_from.case.rollouts == 9
+    assert found.full_from.case.rollouts == 14
     assert found.full_from.case.trainers == 1
 
 
@@ -134,8 +123,9 @@ def test_the_resource_is_named_that_is_full_on_larger_clusters_only():
 
 def test_a_flow_without_rollouts_has_one_size():
     flow = parse_flow("a -> b: 1MB")
-    [found] = forecast(Case(flow, Cluster(MACHINE, 1, inf), "pack"), [way_cost(Path.STREAM)])
-    assert found.asked.seconds == pytest.approx(0.01)
+    way = way_cost(Path.STREAM, path_copies=1.0 * MB)
+    [found] = forecast(Case(flow, Cluster(MACHINE, 1, inf), "pack"), [way])
+    assert found.asked.seconds == pytest.approx(0.02)
     assert found.full_from == found.asked
 
 
@@ -163,6 +153,11 @@ def test_a_preset_moves_the_bytes_that_its_source_names():
     assert sizes["multimodal"] == pytest.approx(512 * 0.086, rel=1e-3)
 
 
+def test_the_drivers_core_is_only_busy_with_a_call_while_it_submits_it():
+    call = CallCost(seconds=3.0, core_seconds=4.0, submit_seconds=1.0, source="").to_call()
+    assert (call.submit_seconds, call.start_seconds, call.start_core_seconds) == (1.0, 2.0, 3.0)
+
+
 def test_the_stored_forecast_is_that_of_the_committed_records():
     """`make publish` writes it anew."""
     made = make_forecast()
@@ -178,14 +173,17 @@ def test_a_missing_forecast_is_one_line(tmp_path):
 
 def test_simulated_times_are_as_near_to_the_measured_ones_as_the_page_says():
     errors = {}
+    with_counted = {}
     for number, check in enumerate(load_forecast(FORECAST).checks):
-        errors[number, check.layout, check.configuration] = check.error
-    assert max(map(abs, errors.values())) < 0.75, errors
+        key = number, check.layout, check.configuration
+        errors[key] = check.error
+        with_counted[key] = check.error_with_counted_faults
+    assert max(map(abs, errors.values())) < 0.65, errors
     far = [key for key, error in errors.items() if abs(error) > 0.2]
     # One message over gloo, and references with kept memory from several actors to one.
     others = [key for key in far if key[2] not in ("rdt gloo", "store refs --retain-memory")]
-    # Messages of 12 MB: their page faults depend on what processes have freed before. And on one machine, round trips
-    # of 1 KiB took much longer, and calls with them did not.
+    # Messages of 12 MB: their page faults depend on what processes have freed before.
+    assert all(abs(with_counted[key]) <= 0.2 for key in others)
     assert {layout for _, layout, _ in others} <= {"one node, 3 actors"}
     assert all(layout.startswith("one node") for _, layout, _ in far)
     assert len(far) <= 0.33 * len(errors), far
