@@ -10,12 +10,13 @@ exist leaves its part of the page as it is.
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dataflow.analysis.statistics import MIN_RUNS, ratio, typical_seconds
+from dataflow.analysis.statistics import MIN_RUNS, UNRANKED, Ratio, ratio, typical_seconds
 from dataflow.report.provenance import describe_commits
 from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, TextTable, make_table
@@ -32,6 +33,21 @@ MAX_FACTOR = 1.5  # between the predicted and the measured saving, if the predic
 SHOWN = ("verl_controller", "pool_map", "data_embeddings")  # whose printed text is on the page
 NOTHING = "-"
 EXPLANATION = "raymeter explain"  # in the last line of an advice
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a change saves per step of a program; negative if the step takes longer."""
+
+    seconds: float
+    interval: tuple[float, float] | None  # of 95 %, in seconds; None: fewer than MIN_RUNS pairs
+
+    def is_possible(self, seconds: float) -> bool:
+        """Return whether a saving is in the interval."""
+        if self.interval is None:
+            return False
+        low, high = self.interval
+        return low <= seconds <= high
 
 
 def load(folder: Path, name: str) -> Any:
@@ -257,7 +273,8 @@ def describe_programs(programs: Sequence[dict[str, Any]]) -> Section:
     pairs = max((len(change["before"]) for change in changes), default=0)
     sentence = (
         f"What a change saves was measured in {pairs} pairs of runs without raymeter. A prediction has come true if it "
-        f"is within a factor of {MAX_FACTOR} of that, or in its interval. If raymeter calls it a limit, it is the most."
+        f"is within a factor of {MAX_FACTOR} of that, or in its interval. `up to` marks a limit: less may be saved, "
+        "and not more. Verdicts follow [method.md](method.md#statistics-of-one-measurement)."
     )
     notes = [
         f"{program['title']}: {program['remark']}" for program in programs if program["remark"]
@@ -301,12 +318,19 @@ def describe_change(program: dict[str, Any], change: dict[str, Any]) -> Row:
     predicted = predicted_seconds(program, cause)
     is_limit = is_upper_limit(program, cause)
     predicted_ms = format_prediction(predicted, is_limit)
-    saved = saved_seconds(change)
-    saved_ms, low_ms, high_ms = [format_ms(1e3 * seconds) for seconds in saved]
-    measured = f"{saved_ms} ({low_ms} to {high_ms})"
+    measured = format_saving(measure_saving(change))
     text = change["change"]["text"]
     verdict = judge(change, predicted, is_limit)
     return (*describe_answer(program), text, predicted_ms, measured, verdict)
+
+
+def format_saving(saving: Saving) -> str:
+    """Return milliseconds, with the interval in brackets if it is known."""
+    text = format_ms(1e3 * saving.seconds)
+    if saving.interval is None:
+        return text
+    low, high = [format_ms(1e3 * end) for end in saving.interval]
+    return f"{text} ({low} to {high})"
 
 
 def predicted_seconds(program: dict[str, Any], cause: str) -> float | None:
@@ -338,52 +362,66 @@ def format_prediction(seconds: float | None, is_limit: bool) -> str:
     return f"up to {text}" if is_limit else text
 
 
-def saved_seconds(change: dict[str, Any]) -> tuple[float, float, float]:
-    """Return what a change saves per step, and its 95 % interval."""
-    before = typical_seconds(change["before"])
-    quotient = ratio(change["after"], change["before"], paired=True)
-    low, high = quotient.interval or (quotient.value, quotient.value)
-    saved = before * (1 - quotient.value)
-    least = before * (1 - high)
-    most = before * (1 - low)
-    return saved, least, most
+def time_ratio(tried: dict[str, Any]) -> Ratio:
+    """Return the time with a change divided by the time without it, by its pairs of runs."""
+    return ratio(tried["after"], tried["before"], paired=True)
 
 
-def judge(change: dict[str, Any], predicted: float | None, is_limit: bool = False) -> str:
-    """Return whether the advice was right; if there was none, whether there should have been one."""
-    pairs = len(change["before"])
+def measure_saving(tried: dict[str, Any]) -> Saving:
+    """Return what a change saves. Its interval is that of the ratio of the times, for the typical time before."""
+    before = typical_seconds(tried["before"])
+    quotient = time_ratio(tried)
+    seconds = before * (1 - quotient.value)
+    if quotient.interval is None:
+        return Saving(seconds, None)
+    low, high = quotient.interval
+    # The larger the ratio, the smaller the saving.
+    return Saving(seconds, (before * (1 - high), before * (1 - low)))
+
+
+def judge(tried: dict[str, Any], predicted: float | None, is_limit: bool = False) -> str:
+    """Return whether raymeter was right about a change.
+
+    `predicted`: the seconds per step that its advice says; None: it advised nothing. `is_limit`: at most so many.
+    """
+    pairs = len(tried["before"])
     if pairs < MIN_RUNS:
-        return f"{pairs} pairs: no verdict"
-    saved, low, high = saved_seconds(change)
+        return "one pair: no verdict" if pairs == 1 else f"{pairs} pairs: no verdict"
+    effect = time_ratio(tried).verdict
     if predicted is None:
-        is_tried = change["change"].get("is_tried", False)
-        return judge_trial(low, high) if is_tried else judge_silence(low, high)
-    if low <= 0 <= high:
-        return "no difference shown"
+        is_for_try = tried["change"].get("is_tried", False)
+        return judge_trial(effect) if is_for_try else judge_silence(effect)
+    if effect in UNRANKED:
+        return effect
+    return judge_advice(measure_saving(tried), predicted, is_limit)
+
+
+def judge_advice(saving: Saving, predicted: float, is_limit: bool) -> str:
+    """Return whether advice came true that predicts so many seconds per step, of a change with a known effect."""
+    saved = saving.seconds
     if saved < 0:
         return "wrong: it is slower"
     is_close = saved / MAX_FACTOR <= predicted <= saved * MAX_FACTOR
-    if is_close or low <= predicted <= high:
+    if is_close or saving.is_possible(predicted):
         return "came true"
-    if is_limit and predicted > saved:
-        return "faster, and below the limit"
-    return (
-        "faster, by less than predicted" if predicted > saved else "faster, by more than predicted"
-    )
+    is_less = saved < predicted
+    if is_limit:
+        return "faster, and below the limit" if is_less else "wrong limit: it saves more"
+    return "faster, by less than predicted" if is_less else "faster, by more than predicted"
 
 
-def judge_silence(low: float, high: float) -> str:
-    """Return whether it was right to advise nothing, by the interval of what a change saves."""
-    if low > 0:
+def judge_silence(effect: str) -> str:
+    """Return whether it was right to advise nothing about a change with this effect."""
+    if effect == "faster":
         return "not said, and it would have helped"
-    return "rightly not said" if high < 0 else "not said, and no difference shown"
+    if effect == "slower":
+        return "rightly not said"
+    return f"not said, and {effect}"
 
 
-def judge_trial(low: float, high: float) -> str:
-    """Return what `raymeter try` can show of a change that a plain profile does not advise."""
-    if low > 0:
-        return "faster, for `raymeter try` to find"
-    return "slower, for `raymeter try` to find" if high < 0 else "no difference shown"
+def judge_trial(effect: str) -> str:
+    """Return what `raymeter try` can find about a change that a plain profile does not advise."""
+    return effect if effect in UNRANKED else f"{effect}, for `raymeter try` to find"
 
 
 def describe_packages(programs: Sequence[dict[str, Any]]) -> str:

@@ -46,7 +46,7 @@ def verdict_of(program):
         (0.40, 0.30, "came true"),
         (0.40, 0.80, "faster, by less than predicted"),
         (0.40, 0.10, "faster, by more than predicted"),
-        (0.00, 0.40, "no difference shown"),
+        (0.00, 0.40, "cannot be told apart"),
         (-0.3, 0.40, "wrong: it is slower"),
     ],
 )
@@ -59,7 +59,9 @@ def test_two_pairs_are_too_few_for_a_verdict():
     (change,) = program["changes"]
     change["before"] = change["before"][:2]
     change["after"] = change["after"][:2]
-    assert verdict_of(program) == "2 pairs: no verdict"
+    (row,) = rows_of(publish.describe_programs([program]))
+    assert row["verdict"] == "2 pairs: no verdict"
+    assert row["saves, ms (95 %)"] == "400"
 
 
 def test_silence_is_judged_too():
@@ -78,7 +80,7 @@ def test_a_limit_is_no_prediction_that_fails_by_being_large():
     assert row["predicted to save, ms"] == "up to 800"
     assert row["verdict"] == "faster, and below the limit"
     program["advice"][0]["saved_seconds"] = 0.1
-    assert verdict_of(program) == "faster, by more than predicted"
+    assert verdict_of(program) == "wrong limit: it saves more"
 
 
 @pytest.mark.parametrize(
@@ -86,13 +88,30 @@ def test_a_limit_is_no_prediction_that_fails_by_being_large():
     [
         (0.4, "faster, for `raymeter try` to find"),
         (-0.3, "slower, for `raymeter try` to find"),
-        (0.0, "no difference shown"),
+        (0.0, "cannot be told apart"),
     ],
 )
 def test_a_change_that_only_raymeter_try_advises_is_said_to_be_so(saves, verdict):
     program = make_program(saves, advised="another cause")
     program["changes"][0]["change"]["is_tried"] = True
     assert verdict_of(program) == verdict
+
+
+@pytest.mark.parametrize(
+    ("advised", "verdict"),
+    [
+        ("tensors", "varied too much to be ranked"),
+        ("another cause", "not said, and varied too much to be ranked"),
+    ],
+)
+def test_a_difference_by_chance_is_no_verdict_though_the_interval_leaves_zero_out(advised, verdict):
+    program = make_program(0.4, advised=advised)
+    (change,) = program["changes"]
+    change["before"] = [1.0] * 5
+    change["after"] = [0.80, 0.90, 0.95, 0.97, 0.85]
+    (row,) = rows_of(publish.describe_programs([program]))
+    assert row["saves, ms (95 %)"] == "108 (16 to 192)"
+    assert row["verdict"] == verdict
 
 
 def test_a_line_has_the_step_the_share_of_data_the_cause_and_the_savings():
