@@ -41,9 +41,12 @@ def test_a_library_that_is_not_loaded_is_named(tmp_path):
 
 
 def test_the_variables_of_another_process_are_those_that_it_was_started_with():
-    program = [sys.executable, "-c", "input()"]
+    program = [sys.executable, "-c", "print(flush=True); input()"]
     variables = {"A": "x=y", "B": ""}
-    with subprocess.Popen(program, env=variables, stdin=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, env=variables, stdin=pipe, stdout=pipe) as process:
+        # Popen returns before the kernel has all variables of the new program in its place.
+        process.stdout.readline()
         environment = read_environment(process.pid)
         process.communicate(b"\n")
     assert {name: environment.get(name) for name in variables} == variables
