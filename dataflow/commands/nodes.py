@@ -24,7 +24,7 @@ from pathlib import Path
 from common.ray_settings import NODES_CLUSTER
 from common.record import only_measurement
 from dataflow.catalogue.catalogue import suites
-from dataflow.commands.run import parse_arguments
+from dataflow.commands.run import parse_arguments, says_what_to_measure
 from dataflow.errors import INTERRUPTS, UsageError
 from dataflow.plan.command_line import VerbParser
 from dataflow.plan.plan import LINK_VARIABLE
@@ -32,7 +32,8 @@ from dataflow.workers.cleanup import ROOT
 
 RATES = ("1gbit", "10gbit", "25gbit")
 ADDRESS = "10.77.0.1:6379"
-DEFAULT_RUN = ("--suite", "cluster", "--runs", "5")
+DEFAULT_SUITE = ("--suite", "cluster")
+DEFAULT_RUN = (*DEFAULT_SUITE, "--runs", "5")
 # The mean from one run to the next of the 99 runs in results/published/cluster and cluster-stages.
 SECONDS_PER_RUN = 30
 SI_KERNEL = 0x80  # si_code of a signal that the kernel has sent, such as the Ctrl-C of a terminal
@@ -118,7 +119,7 @@ def main(argv: Sequence[str]) -> int:
     add("--yes", action="store_true", help="begin without a question")
     arguments, words = parser.parse_known_args(argv)
     if arguments.command is None:
-        words = words or [*DEFAULT_RUN]
+        words = complete_run(words)
         command = [sys.executable, "-m", "dataflow", "run", *words, "--address", ADDRESS]
         question = describe_run(words, arguments.nodes, arguments.rate)
         print(question, flush=True)
@@ -129,6 +130,13 @@ def main(argv: Sequence[str]) -> int:
         confirm()
     with only_measurement():
         return run_setup(arguments.nodes, arguments.rate, command)
+
+
+def complete_run(words: Sequence[str]) -> list[str]:
+    """Return the words of the verb `run`, with DEFAULT_SUITE if they don't say what to measure."""
+    if not words:
+        return [*DEFAULT_RUN]
+    return [*words] if says_what_to_measure(words) else [*DEFAULT_SUITE, *words]
 
 
 def read_command(text: str, others: Sequence[str]) -> list[str]:

@@ -47,12 +47,22 @@ from dataflow.units import format_bytes
 
 def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return the flags of this verb, and the flags of configurations that are given."""
+    arguments, given = parse_with_options(make_parser(), argv)
+    check_arguments(arguments)
+    return arguments, given
+
+
+def says_what_to_measure(argv: Sequence[str]) -> bool:
+    """Return whether the words of this verb have a configuration or a suite."""
+    arguments, _ = parse_with_options(make_parser(), argv)
+    return bool(arguments.configurations or arguments.suite)
+
+
+def make_parser() -> VerbParser:
     parser = VerbParser(__doc__, "python3 -m dataflow run [CONFIGURATION ...] [flags]")
     add_selection(parser)
     add_procedure(parser)
-    arguments, given = parse_with_options(parser, argv)
-    check_arguments(arguments)
-    return arguments, given
+    return parser
 
 
 def add_selection(parser: VerbParser) -> None:

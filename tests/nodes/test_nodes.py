@@ -204,13 +204,15 @@ def test_what_would_be_measured_is_said_before_it_begins_and_a_question_is_asked
     assert command_nodes.main([]) == 0
     assert command_nodes.main(["--yes", "graph shm", "store refs", "--runs", "3"]) == 0
     assert "2 configurations x 3 runs = 6 runs, about 3 minutes" in capsys.readouterr().out
+    assert command_nodes.main(["--yes", "--runs", "3"]) == 0
     measured = []
     for command in started:
         _, _, words = shlex.join(command).partition(" -m dataflow run ")
         arguments, given = parse_arguments(shlex.split(words))
         assert given["address"] == command_nodes.ADDRESS
         measured.append((arguments.suite, arguments.configurations, arguments.runs))
-    assert measured == [("cluster", [], 5), ("", ["graph shm", "store refs"], 3)]
+    of_suite = [("cluster", [], 5), ("cluster", [], 3)]
+    assert measured == [of_suite[0], ("", ["graph shm", "store refs"], 3), of_suite[1]]
 
 
 def test_a_command_begins_without_a_question(started, monkeypatch):
