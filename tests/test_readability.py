@@ -15,6 +15,7 @@ PRODUCT = ("common", "dataflow", "examples", "raymeter")
 ROOMS = (
     "common",
     "examples",
+    "dataflow/analysis",
     "dataflow/catalogue",
     "dataflow/cluster",
     "dataflow/commands",
@@ -25,6 +26,7 @@ ROOMS = (
     "dataflow/nodes",
     "dataflow/plan",
     "dataflow/records",
+    "dataflow/report",
     "dataflow/studies",
     "dataflow/trace",
     "dataflow/transports",

@@ -58,7 +58,8 @@ class Result:
         self._read_shown_runs()
         self._share_references(peers or [self])
         if problem := self._explain_impossible():
-            self.status, self.failure = "impossible", f"impossible: {problem}"
+            self.status = "impossible"
+            self.failure = f"impossible: {problem}"
         self._read_environments()
 
     def _read_flags(self) -> None:

@@ -17,7 +17,9 @@ PAGE_FAULTS = "page faults"  # their time is not part of the stage in which they
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
 LAST_STAGES = ("transfer", "loop", "wait")
-SERIALISATION, COPYING, OTHER = "serialisation", "copying", "other"
+SERIALISATION = "serialisation"
+COPYING = "copying"
+OTHER = "other"
 CAUSES = (SERIALISATION, PAGE_FAULTS, COPYING, "sending", "waiting", OTHER)  # as charts stack them
 TYPE_HINT = "TorchTensorType"  # a data path with it does not pickle tensors: Ray's deserialisation copies them
 MAX_UNEXPLAINED = 0.05  # of an iteration

@@ -18,8 +18,10 @@ MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 
 def warnings(result: Result) -> list[str]:
     """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
-    timed_runs = [run for run in result.runs if run.seconds]
-    lines = [line for run in timed_runs for line in warn_of_run(run)]
+    lines: list[str] = []
+    for run in result.runs:
+        if run.seconds:
+            lines += warn_of_run(run)
     if result.seconds:
         return [*lines, *warn_of_times(result)]
     if result.status == NOT_SETTLED:

@@ -108,7 +108,10 @@ def columns_of(rows: Sequence[Row], costs: FittedCosts) -> Sequence[Column]:
 
 def describe_campaigns(rows: Sequence[Row]) -> list[str]:
     """Return the failures, the machines, and how many campaigns, boots and kernels, with which commits."""
-    names = sorted({name for row in rows for name in row.pairs})
+    of_rows: set[str] = set()
+    for row in rows:
+        of_rows |= row.pairs.keys()
+    names = sorted(of_rows)
     measured = []
     failures = []
     for name in names:

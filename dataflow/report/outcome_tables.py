@@ -173,7 +173,9 @@ CHECK_COLUMNS = (
 
 def check_section(files: Sequence[CheckFile]) -> Section:
     """Return a row for each prediction that was checked on a machine in a state that its user has named."""
-    rows = [CheckRow(file, checked) for file in files for checked in file.checked]
+    rows = []
+    for file in files:
+        rows += [CheckRow(file, checked) for checked in file.checked]
     if not rows:
         return Section(CHECKS_NAME, "", NO_CHECK)
     return Section(CHECKS_NAME, "", say_kept_checks(rows), make_table(rows, CHECK_COLUMNS))

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dataflow.analysis.attempts import PlannedRun
 from dataflow.analysis.result import Result
 from dataflow.records.machine import machine_line
 from dataflow.report.code_age import describe_age
@@ -16,7 +17,9 @@ MANY = 3  # commits: more are counted, not listed
 
 def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list[str]:
     """Return the machines and versions, and last the boots, the runs, and the commits, with the days or campaigns."""
-    environments = [environment for result in results for environment in result.environments]
+    environments: list[Environment] = []
+    for result in results:
+        environments += result.environments
     machines = describe_machines(environments, is_shared=bool(campaigns))
     boots = count_different(environments, "boot")
     counts = format_range([len(result.run_seconds) for result in results], digits=9)
@@ -31,13 +34,23 @@ def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list
             f"Runs per configuration and campaign: {counts}. {notes}{describe_clock_code(environments)}"
             f"Measured with {commits}.",
         ]
-    days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
+    days = sorted(days_of(results))
     commits = describe_commits(sorted(environments, key=commit_of))
     return [
         *machines,
         f"Boots: {boots}. Runs per configuration: {counts}. {notes}"
         f"Measured on {' and '.join(days)}, {commits}.",
     ]
+
+
+def days_of(results: Sequence[Result]) -> set[str]:
+    """Return the days on which the runs began that are shown."""
+    days = set()
+    for result in results:
+        for run in result.shown_runs:
+            date, _, _ = run.started_at.partition("T")
+            days.add(date)
+    return days
 
 
 def describe_machines(environments: Sequence[Environment], is_shared: bool) -> list[str]:
@@ -128,7 +141,9 @@ def describe_left_out(results: Sequence[Result]) -> str:
 
     A run and its repetitions are one run. So each count is out of the runs that were asked for and did not fail.
     """
-    planned = [run for result in results for run in result.ok_planned_runs]
+    planned: list[PlannedRun] = []
+    for result in results:
+        planned += result.ok_planned_runs
     left_out = 0
     counted = 0
     unsettled = 0

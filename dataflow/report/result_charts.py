@@ -2,7 +2,7 @@
 """Draw results with a row each: the mean of each machine before its single iterations, and the times of memcpy."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -31,19 +31,13 @@ def draw_dots(
 ) -> Chart | None:
     """Return a chart with a row per result, the slowest first, in groups of equal work, and the times of memcpy.
 
-    It has at most MAX_ROWS: those that are kept, and the fastest of each group. The default name is that of the table.
+    It has at most MAX_ROWS, chosen by `choose_rows`. The default name is that of the table.
     It is None for one result. `finding` stands above the title; a factor in it is one that the table has too.
     """
     if len(group.done) == 1:
         return None
-    rows: dict[str, list[Mark]] = {}
     chosen = choose_rows(group.ordered, is_preferred, MAX_ROWS)
-    for position in chosen:
-        result = group.ordered[position]
-        marks = rows.setdefault(tables.readers_of(result), [])
-        marks.append(make_mark(result, label(result)))
-    for marks in rows.values():
-        marks.sort(key=lambda mark: -geometric_mean(point.value for point in mark.points))
+    rows = group_marks([group.ordered[position] for position in chosen], label)
     total = len(group.ordered)
     limits, far = divide_limits(memcpy_lines(group.done), rows)
     caption = (
@@ -62,6 +56,17 @@ def draw_dots(
         limits,
         caption,
     )
+
+
+def group_marks(results: Iterable[Result], label: Callable[[Result], str]) -> dict[str, list[Mark]]:
+    """Return a mark per result by what its readers get, the slowest first."""
+    rows: dict[str, list[Mark]] = {}
+    for result in results:
+        marks = rows.setdefault(tables.readers_of(result), [])
+        marks.append(make_mark(result, label(result)))
+    for marks in rows.values():
+        marks.sort(key=lambda mark: -geometric_mean(point.value for point in mark.points))
+    return rows
 
 
 def divide_limits(

@@ -24,11 +24,14 @@ from dataflow.report.tables import (
 from dataflow.units import MICROSECOND, MILLISECOND
 
 # The chart of causes has these configurations. Their readers own a copy.
-CHARTED = [
-    f"{name}{flag}"
-    for name in (BASELINE, SIMPLEST, "graph shm")
-    for flag in ("", " --retain-memory")
-]
+CHARTED = {
+    BASELINE,
+    f"{BASELINE} --retain-memory",
+    SIMPLEST,
+    f"{SIMPLEST} --retain-memory",
+    "graph shm",
+    "graph shm --retain-memory",
+}
 Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
 
 
@@ -44,7 +47,10 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
             None if seconds and stages.is_within_clock_error(result, seconds) else seconds
         )
 
-    names = [name for name in order if any(name in seconds for seconds in parts.values())]
+    names_with_time: set[str] = set()
+    for seconds_by_name in parts.values():
+        names_with_time |= seconds_by_name.keys()
+    names = [name for name in order if name in names_with_time]
     return (
         Column("configuration", label_without_layout),
         Column(

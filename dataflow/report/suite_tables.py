@@ -162,11 +162,15 @@ def draw_retained(group: Group) -> LineChart | None:
 
 
 RETAINED_MEMORY = Table(
-    "retained-memory", lambda group: RETAINED_COLUMNS, pair_retained,
-    lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
+    "retained-memory",
+    columns=lambda group: RETAINED_COLUMNS,
+    rows=pair_retained,
+    title=lambda result: (
+        f"{result.flow.title}: one message per iteration, {result.transport.label}"
+    ),
     group_by=lambda result: (result.transport.label, result.workload.changing_sizes),
     chart=draw_retained,
-)  # fmt: skip
+)
 
 
 MICROBENCHMARK_COLUMNS = (
@@ -182,15 +186,25 @@ MICROBENCHMARK_COLUMNS = (
     ),
     tables.OVERHEAD,
 )
+
+
+def smallest_first(group: Group) -> Sequence[Result]:
+    return sorted(group.ordered, key=lambda result: result.workload.bytes_per_iteration)
+
+
 MICROBENCHMARKS = Table(
-    "microbenchmarks", lambda group: MICROBENCHMARK_COLUMNS,
-    lambda group: sorted(group.ordered, key=lambda result: result.workload.bytes_per_iteration),
-    lambda result: result.flow.title, group_by=lambda result: (),
-)  # fmt: skip
+    "microbenchmarks",
+    columns=lambda group: MICROBENCHMARK_COLUMNS,
+    rows=smallest_first,
+    title=lambda result: result.flow.title,
+    group_by=lambda result: (),
+)
 
 
 def describe_layout(result: Result) -> str:
-    nodes = {node for run in result.ok_runs for node in run.nodes.values()}
+    nodes: set[int] = set()
+    for run in result.ok_runs:
+        nodes.update(run.nodes.values())
     if len(nodes) == 1:
         return ONE_NODE
     link = result.configuration.layout.link
@@ -231,19 +245,33 @@ CLUSTER_COLUMNS = (
     Column("busy cores (largest of all nodes)", format_busy_cores, rank=4),
     tables.OVERHEAD,
     tables.DATA_PATH,
-)  # fmt: skip
+)
+
+
+def by_layout(group: Group) -> Sequence[Result]:
+    """Return the results in the order of their layouts, the slowest of each one first."""
+    return sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds))
+
+
 CLUSTER = Table(
-    "cluster", lambda group: CLUSTER_COLUMNS,
-    lambda group: sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds)),
-    lambda result: f"{title_of(result)}, by layout",
+    "cluster",
+    columns=lambda group: CLUSTER_COLUMNS,
+    rows=by_layout,
+    title=lambda result: f"{title_of(result)}, by layout",
     is_on_page=is_new_or_over_links,
-)  # fmt: skip
+)
 
 
 def setup_column(step: str) -> Column:
     """Return the median time of a step of the setup, of all workers together; "-" if a transport does not have it."""
-    return Column(f"{step} ms", lambda r: format_milliseconds(median_of(
-        [run.setup_seconds[step]] for run in r.shown_runs if step in run.setup_seconds)), is_optional=True)  # fmt: skip
+
+    def format_step(result: Result) -> str:
+        seconds = [
+            [run.setup_seconds[step]] for run in result.shown_runs if step in run.setup_seconds
+        ]
+        return format_milliseconds(median_of(seconds))
+
+    return Column(f"{step} ms", format_step, is_optional=True)
 
 
 SETUP_COLUMNS = (
@@ -280,10 +308,13 @@ def draw_direct_transport(group: Group) -> Chart | None:
 
 
 RDT = replace(
-    BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, sentence=lambda group: "",
+    BESIDE,
+    name="rdt",
+    columns=lambda group: SETUP_COLUMNS,
+    sentence=lambda group: "",
     before=[replace(BESIDE, name="rdt", chart=draw_direct_transport)],
     title=lambda result: f"What happens once, and the first iteration: {title_of(result)}",
-)  # fmt: skip
+)
 
 
 def swept_size(result: Result) -> str:

@@ -90,14 +90,12 @@ def format_cell(column: Column, item: Any) -> str:
 def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
     """Return a table with one line per item. The first column is text, and has a value for every item."""
     first = replace(columns[0], is_text=True, untimed=True)
-    by_column = {
-        column: [format_cell(column, item) for item in items] for column in (first, *columns[1:])
-    }
-    shown = {
-        column: cells
-        for column, cells in by_column.items()
-        if not column.is_optional or {*cells} != {"-"}
-    }
+    shown: dict[Column, list[str]] = {}
+    for column in (first, *columns[1:]):
+        cells = [format_cell(column, item) for item in items]
+        is_empty = {*cells} == {"-"}
+        if not (is_empty and column.is_optional):
+            shown[column] = cells
     rows = [list(row) for row in zip(*shown.values(), strict=True)]
     return TextTable([*shown], [column.header for column in shown], rows)
 
@@ -234,13 +232,11 @@ def format_settled(runs: Sequence[Run]) -> str:
 def format_data_path(result: Result) -> str:
     """Return whether the data path of messages is only the requested one; "-" if something has shown it."""
     acknowledgements = {str(edge) for edge in result.workload.edges if edge.bytes <= NUMBER_BYTES}
-    paths = [run.data_paths.items() for run in result.shown_runs]
-    seen = {
-        not path.endswith(AS_REQUESTED)
-        for items in paths
-        for edge, path in items
-        if edge not in acknowledgements
-    }
+    seen = set()
+    for run in result.shown_runs:
+        for edge, path in run.data_paths.items():
+            if edge not in acknowledgements:
+                seen.add(not path.endswith(AS_REQUESTED))
     if False not in seen:
         return "-"
     return "partly as requested" if True in seen else "as requested"
@@ -372,4 +368,4 @@ MAIN_COLUMNS = (
     SETTLED,
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", rank=4),
     Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, rank=3, untimed=True),
-)  # fmt: skip
+)
