@@ -17,7 +17,7 @@ from statistics import fmean, median
 import msgspec
 
 from common.record import replace
-from dataflow.analysis.campaigns import load_campaigns
+from dataflow.analysis.campaigns import Campaigns, boot_of, keep_newest, load_campaigns
 from dataflow.analysis.machine_costs import Rates, rates_of
 from dataflow.analysis.result import Result
 from dataflow.analysis.stored_costs import StoredCost, load_costs, shorten
@@ -39,7 +39,6 @@ from dataflow.cluster.measured_apart import (
     faults_of_smaller,
     load_results,
     load_table,
-    typical_round_trip,
 )
 from dataflow.cluster.ways import (
     Path,
@@ -53,6 +52,7 @@ from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.plan.options import CAMPAIGNS
 
+BOOT_LENGTH = 4  # of its name in a table
 CORES = 2  # of each machine with these records
 PATHS = {
     "store driver-queue": Path.DRIVER,
@@ -89,8 +89,8 @@ class MeasuredLayout:
         return simulate_flow(self.flow, self.places, self.cluster, way.path, costs).seconds
 
 
-def costs_of_ways(round_trip: float) -> list[WayCost]:
-    """Return the costs of all ways on one node. `round_trip`: its seconds on the median machine."""
+def costs_of_ways() -> list[WayCost]:
+    """Return the costs of all ways on one node."""
     stored = {}
     for cost in load_costs().costs:
         if cost.table == "headline":
@@ -99,7 +99,7 @@ def costs_of_ways(round_trip: float) -> list[WayCost]:
     calls = {
         "store driver-queue": of_store,
         "store refs": of_store,
-        "rdt gloo": calls_of_direct(round_trip),
+        "rdt gloo": calls_of_direct(),
     }
     of_campaigns = [
         way_of_campaigns(stored[name], calls.get(base_of(name))) for name in OF_CAMPAIGNS
@@ -189,7 +189,7 @@ def make_way(
 
 
 def time_of_calls(path: Path, calls: WayCalls | None) -> float:
-    """Return what the calls of the demo's flow take on the median machine."""
+    """Return what the calls of the demo's flow take."""
     if calls is None:
         return 0.0
     call = calls.call.to_call()
@@ -207,22 +207,37 @@ def check_layouts(ways: Sequence[WayCost]) -> list[LayoutCheck]:
     for name in ("fan-in", "cluster-driver"):
         if (PUBLISHED / name).exists():
             checks += check_results(load_results(PUBLISHED / name), by_name)
-    for campaign in load_campaigns(CAMPAIGNS).values():
-        checks += check_results(campaign, by_name, table=OWN_FLOW)
+    campaigns = load_campaigns(CAMPAIGNS)
+    for way in ways:
+        checks += check_own_flow(campaigns, way)
     return checks
 
 
-def check_results(
-    results: Sequence[Result], ways: dict[str, WayCost], table: str = ""
-) -> list[LayoutCheck]:
-    """Return the checks of the results of one machine, or of one table of it."""
+def check_results(results: Sequence[Result], ways: dict[str, WayCost]) -> list[LayoutCheck]:
+    """Return the checks of the results of one machine."""
     rates = rates_of(results)
     checks = []
     for result in results:
         way = ways.get(result.configuration.name)
-        is_in_table = not table or result.table == table
-        if way and rates and is_in_table and result.status == "ok":
+        if way and rates and result.status == "ok":
             checks.append(check_result(result, way, rates))
+    return checks
+
+
+def check_own_flow(campaigns: Campaigns, way: WayCost) -> list[LayoutCheck]:
+    """Return the checks of OWN_FLOW in one way: of each boot only those with its newest code, as in other tables."""
+    by_campaign = {}
+    for name, results in campaigns.items():
+        for result in results:
+            is_wanted = (result.table, result.configuration.name) == (OWN_FLOW, way.configuration)
+            if is_wanted and result.status == "ok":
+                by_campaign[name] = result
+    checks = []
+    if by_campaign:
+        for name, result in keep_newest(by_campaign).items():
+            rates = rates_of(campaigns[name])
+            if rates:
+                checks.append(check_result(result, way, rates))
     return checks
 
 
@@ -252,7 +267,10 @@ def check_result(result: Result, way: WayCost, rates: Rates) -> LayoutCheck:
 def simulate_counted_faults(
     layout: MeasuredLayout, way: WayCost, simulated_faults: float, counted_faults: float | None
 ) -> float | None:
-    """Return the seconds of an iteration with as many page faults as counted; None if they, or the others, are none."""
+    """Return the seconds of an iteration with as many page faults as counted.
+
+    It is None if they were not counted, or if the simulation has none that could be multiplied.
+    """
     if counted_faults is None or simulated_faults == 0:
         return None
     scaled = way.multiply_faults(counted_faults / simulated_faults)
@@ -283,7 +301,7 @@ def layout_of(result: Result, rates: Rates) -> MeasuredLayout:
     # Nothing crosses a link on one node.
     link_rate = set_rate if nodes > 1 else inf
     cluster = Cluster(machine, nodes, link_rate, is_one_machine=True)
-    name = name_layout(nodes, link, result.flow)
+    name = f"{name_layout(nodes, link, result.flow)}, {boot_of(result)[:BOOT_LENGTH]}"
     return MeasuredLayout(name, result.flow, places, cluster, set_rate)
 
 
@@ -311,14 +329,13 @@ def typical_rates() -> Rates:
 
 
 def make_forecast() -> ForecastFile:
-    round_trip = typical_round_trip(load_campaigns(CAMPAIGNS))
-    ways = costs_of_ways(round_trip)
+    ways = costs_of_ways()
     typical = typical_rates()
     return ForecastFile(
         pair_rate=shorten(1 / typical.byte_seconds),
         fault_seconds=shorten(typical.fault_seconds),
         call=calls_of_store().call,
-        driver_seconds_at_most=driver_seconds_at_most(round_trip),
+        driver_seconds_at_most=driver_seconds_at_most(),
         ways=ways,
         checks=check_layouts(ways),
     )

@@ -13,8 +13,9 @@ from dataflow.errors import RecordError
 from dataflow.plan.options import RESULTS
 
 FORECAST = RESULTS / "evidence" / "cluster.json"
-# Copies of a message in memory, besides page faults. Ray pickles a tensor twice into new memory (a page fault per 4 KiB
-# each, which are counted), and copies it into the store; a reader copies it twice into new memory.
+# Copies of a message in memory, besides page faults, by Ray's code: it pickles a tensor twice into new memory (a page
+# fault per 4 KiB each, which are counted), and copies it into the store; a reader copies it twice into new memory. The
+# fitted time of copies is divided by them, so each also has its part of the serialisation.
 STORE_SENDS = 3
 STORE_READS = 2
 # TCP: into the kernel, and out of it.
@@ -28,7 +29,7 @@ MEMORY_RATE = 100e9  # bytes per second that all cores of a large machine copy: 
 
 
 class CallCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call of Ray takes on the median machine of the campaigns, besides the bytes of its messages."""
+    """What a call of Ray takes on the machine that has measured it, besides the bytes of its messages."""
 
     seconds: float
     core_seconds: float  # of all processes together
@@ -153,7 +154,7 @@ class LayoutCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def error_with_counted_faults(self) -> float | None:
-        """Return the same with the counted page faults; None if it was not simulated with them."""
+        """Return simulated / measured - 1 with the counted page faults; None if it was not simulated with them."""
         if self.seconds_with_counted_faults is None:
             return None
         return self.seconds_with_counted_faults / self.measured_seconds - 1

@@ -4,16 +4,16 @@
 * A call with a message: one message per iteration, on the line through the times of its two smallest sizes, at 0 bytes.
 * Submitting a call: the driver's spans of traced runs.
 * One call more: chains, and calls at the same time, beside round trips.
-* How fast a machine is with calls: its round trips.
+
+All of them are of one machine, and no machine has other times. Round trips of 1 KiB took far longer on one machine: if
+calls were scaled by them, flows with larger messages would be simulated as too slow there.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path as FilePath
-from statistics import fmean, geometric_mean, median
+from statistics import fmean
 
-from dataflow.analysis.campaigns import Campaigns, boot_of
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.stages import TracedSpan
 from dataflow.analysis.stored_costs import shorten
@@ -87,33 +87,30 @@ def calls_of_store() -> WayCalls:
     return WayCalls(call=cost, reading_call=cost)
 
 
-def calls_of_direct(typical: float) -> WayCalls:
-    """Return what calls take with Ray Direct Transport, if a round trip takes `typical` seconds on the median machine.
+def calls_of_direct() -> WayCalls:
+    """Return what calls take with Ray Direct Transport.
 
     Each message that is read takes as long as one message more of a chain. Threads of the driver submit at the same
     time, and wait for each other. So its core is busy for no longer than what each message more at the same time adds.
-    The traced runs have no round trips by which their time could be scaled, so it counts as it was measured.
     """
     plain = calls_of_store().call
-    factor = factor_of_hops(typical)
     in_a_row = find_hops(DIRECT, "chain")
     at_once = find_hops(DIRECT, AT_ONCE)
-    at_most = factor * time_of_one_more(at_once, mean_seconds, count_messages)
+    at_most = time_of_one_more(at_once, mean_seconds, count_messages)
     submitting = time_of_submitting(DIRECT, count_messages)
     reading = CallCost(
-        seconds=shorten(factor * time_of_one_more(in_a_row, mean_seconds, count_messages)),
-        core_seconds=shorten(factor * time_of_one_more(in_a_row, core_seconds, count_messages)),
+        seconds=shorten(time_of_one_more(in_a_row, mean_seconds, count_messages)),
+        core_seconds=shorten(time_of_one_more(in_a_row, core_seconds, count_messages)),
         submit_seconds=shorten(min(submitting, at_most)),
         source=f"tables {HOPS} and {STAGES}",
     )
     return WayCalls(call=plain, reading_call=reading)
 
 
-def driver_seconds_at_most(typical: float) -> float:
+def driver_seconds_at_most() -> float:
     """Return what each of several calls at the same time adds: all of them need the driver's core."""
     at_once = find_hops(REFERENCES, AT_ONCE)
-    seconds = time_of_one_more(at_once, mean_seconds, count_calls)
-    return shorten(factor_of_hops(typical) * seconds)
+    return shorten(time_of_one_more(at_once, mean_seconds, count_calls))
 
 
 def messages_by_size(name: str) -> list[Result]:
@@ -169,36 +166,6 @@ def spans_of_submitting(result: Result) -> list[TracedSpan]:
             if span.process == DRIVER and span.stage == SUBMIT:
                 spans.append(span)
     return spans
-
-
-def find_round_trip(results: Sequence[Result]) -> Result | None:
-    """Return the round trips of references in the results of a machine."""
-    for result in results:
-        is_round_trip = result.workload.flow == ROUND_TRIP and result.status == "ok"
-        if is_round_trip and transport_of(result) == REFERENCES:
-            return result
-    return None
-
-
-def typical_round_trip(campaigns: Campaigns) -> float:
-    """Return the median of the machines, each with the mean of its campaigns."""
-    of_boots: dict[str, list[float]] = defaultdict(list)
-    for results in campaigns.values():
-        found = find_round_trip(results)
-        if found:
-            of_boots[boot_of(found)].append(mean_seconds(found))
-    return median(geometric_mean(seconds) for seconds in of_boots.values())
-
-
-def call_factor(results: Sequence[Result], typical: float) -> float:
-    """Return how many times as long as on the median machine calls take; 1.0 for one without round trips."""
-    found = find_round_trip(results)
-    return mean_seconds(found) / typical if found else 1.0
-
-
-def factor_of_hops(typical: float) -> float:
-    """Return by which factor calls take longer on the median machine than on the one that has measured hops."""
-    return 1 / call_factor(load_table(HOPS), typical)
 
 
 def faults_of_smaller(is_kept: bool, smallest_bytes: int) -> list[SizedFaults]:

@@ -122,12 +122,13 @@ def format_simulated(check: LayoutCheck) -> str:
     return format_milliseconds(check.simulated_seconds, 3)
 
 
-def format_counted_faults(check: LayoutCheck) -> str:
-    return format_significant(check.counted_faults)
+def format_faults(check: LayoutCheck) -> str:
+    counted = format_count(check.counted_faults)
+    return f"{counted} ({format_count(check.simulated_faults)})"
 
 
-def format_simulated_faults(check: LayoutCheck) -> str:
-    return format_significant(check.simulated_faults)
+def format_count(count: float | None) -> str:
+    return "0" if count is not None and count < 1 else format_significant(count)
 
 
 COLUMNS = (
@@ -145,8 +146,7 @@ CHECK_COLUMNS = (
     Column("measured ms", format_measured),
     Column("simulated ms", format_simulated),
     Column("difference", lambda check: format_signed_percent(check.error)),
-    Column("counted page faults", format_counted_faults),
-    Column("simulated page faults", format_simulated_faults),
+    Column("page faults: counted (simulated)", format_faults),
     Column(
         "difference with counted page faults",
         lambda check: format_signed_percent(check.error_with_counted_faults),
@@ -201,7 +201,8 @@ def say_first_limit(limits: Sequence[int | None]) -> str:
     )
     if not known:
         return f"**In {len(limits)} systems that were simulated, the controller is the limit at no size.**"
-    first, last = min(known), max(known)
+    first = min(known)
+    last = max(known)
     gpus = f"{first} GPUs on"
     if last > first:
         gpus = f"{first} to {last} GPUs on, depending on the system"
@@ -266,7 +267,7 @@ def checks_section(checks: Sequence[LayoutCheck]) -> Section:
 def say_near(checks: Sequence[LayoutCheck]) -> str:
     """Return how many simulated times are within GOAL of the measured ones: on several nodes, and of all."""
     several = [check for check in checks if check.nodes > 1]
-    of_several = f"{count_near(several)} of {len(several)} times on several nodes"
+    of_several = f"{count_near(several)} of {len(several)} times on emulated nodes"
     of_all = f"{count_near(checks)} of all {len(checks)}"
     return f"{of_several}, and {of_all}, are simulated within {GOAL_TEXT} of the measured time."
 
@@ -282,7 +283,7 @@ def say_near_with_counted_faults(checks: Sequence[LayoutCheck]) -> str:
             errors.append(error)
     if not errors:
         return ""
-    return (
-        f"{len(errors)} were also simulated with as many page faults as their runs counted: then "
-        f"{count_within_goal(errors)} are within {GOAL_TEXT}, and {count_near(compared)} with the predicted number."
-    )
+    near = f"With as many page faults as the runs counted, {count_within_goal(errors)} of {len(errors)} are"
+    if len(compared) == len(checks):
+        return f"{near}."
+    return f"{near} (with the predicted number, {count_near(compared)})."

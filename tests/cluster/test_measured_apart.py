@@ -3,12 +3,10 @@
 
 import pytest
 
-from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.result import group_results
 from dataflow.cluster import measured_apart
 from dataflow.cluster.measured_apart import (
     REFERENCES,
-    call_factor,
     calls_of_direct,
     calls_of_store,
     count_calls,
@@ -20,9 +18,7 @@ from dataflow.cluster.measured_apart import (
     time_of_call,
     time_of_one_more,
     time_of_submitting,
-    typical_round_trip,
 )
-from dataflow.plan.options import CAMPAIGNS
 from tests.made_records import make_record, make_run
 
 MIB = 2**20
@@ -73,20 +69,14 @@ def test_submitting_has_the_time_of_all_threads_of_the_driver_for_each_call(monk
     assert time_of_submitting(REFERENCES, lambda _: 2) == pytest.approx((100 + 100 + 400) / 2 * US)
 
 
-def test_a_machine_is_as_slow_with_calls_as_its_round_trips():
-    results = group_results([hops("round-trip", 0.003)])
-    assert call_factor(results, 0.002) == pytest.approx(1.5)
-    assert call_factor([], 0.002) == 1.0
-
-
 def test_committed_records_say_what_calls_take():
-    typical = typical_round_trip(load_campaigns(CAMPAIGNS))
     store = calls_of_store().call
-    direct = calls_of_direct(typical)
+    direct = calls_of_direct()
     assert direct.call == store
     # A round trip is a call whose messages travel in it.
-    assert typical < store.seconds < 2 * typical
-    assert store.submit_seconds < driver_seconds_at_most(typical) < store.seconds
+    round_trip = mean_seconds(find_hops(REFERENCES, "round-trip"))
+    assert round_trip < store.seconds < 2 * round_trip
+    assert store.submit_seconds < driver_seconds_at_most() < store.seconds
     assert store.seconds < direct.reading_call.seconds
     assert direct.reading_call.submit_seconds < direct.reading_call.seconds
 
