@@ -179,7 +179,10 @@ def test_simulated_times_are_as_near_to_the_measured_ones_as_the_page_says():
         errors[key] = check.error
         with_counted[key] = check.error_with_counted_faults
     assert max(map(abs, errors.values())) < 0.65, errors
-    far = [key for key, error in errors.items() if abs(error) > 0.2]
+    # The two cores of all nodes limit gloo on the fastest link.
+    on_fastest_link = [key for key in errors if "25 Gbit/s" in key[1] and key[2] == "torch gloo"]
+    assert len(on_fastest_link) == 1
+    far = [key for key in errors if abs(errors[key]) > 0.2 and key not in on_fastest_link]
     # One message over gloo, and references with kept memory from several actors to one.
     others = [key for key in far if key[2] not in ("rdt gloo", "store refs --retain-memory")]
     # Messages of 12 MB: their page faults depend on what processes have freed before.

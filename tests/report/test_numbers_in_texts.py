@@ -16,6 +16,7 @@ from conftest import ROOT
 from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.fault_price import estimate_price
 from dataflow.analysis.kept_predictions import load_predictions, predict_as_fitted
+from dataflow.analysis.links import link_seconds
 from dataflow.analysis.machine_costs import rates_of
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.stages import attribute_to_causes, fault_seconds, iteration_seconds
@@ -603,6 +604,13 @@ def one_message_over_gloo():
     return [found.measured_seconds / found.simulated_seconds]
 
 
+@says("docs/cluster.md", "At 25 Gbit/s, `torch gloo` took {} times as long as simulated")
+def messages_over_the_fastest_link():
+    checks = [check for check in load_forecast().checks if check.configuration == "torch gloo"]
+    fastest = max(checks, key=lambda check: check.link_rate)
+    return [fastest.measured_seconds / fastest.simulated_seconds]
+
+
 @says(
     "docs/studies/detached-ppo.md",
     "a round then takes {} ms and not {}, and over a compiled graph (`graph shm`) {}",
@@ -682,6 +690,12 @@ def weights_that_readers_map_in_the_store():
 def graph_over_three_nodes():
     slowest = max(find_all("published/cluster", "graph shm"), key=by_mean)
     return by_mean(slowest) / 1e3, p50(slowest) / 1e3, max(slowest.seconds)
+
+
+@says("docs/cluster.md", "more than 25 Gbit/s, where the link alone took {} of {} ms")
+def link_alone_of_the_fastest_network():
+    references = find("published/cluster/2-nodes-25gbit", SIMPLEST)
+    return link_seconds(references) * 1e3, by_mean(references)
 
 
 @says("docs/cluster.md", "For the other configurations, mean and p50 differ by {} % at most")
