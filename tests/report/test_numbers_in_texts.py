@@ -746,7 +746,7 @@ def test_the_numbers_of_a_sentence_are_those_of_the_records(sentence):
 
 def test_the_page_names_the_published_records_whose_warm_up_ends_when_times_are_steady():
     page = (ROOT / "docs" / "method.md").read_text()
-    (named,) = re.findall(r"and to the folders (.*?) of results/published", page, re.DOTALL)
+    (named,) = re.findall(r"and to the folders (.*?)\sof\sresults/published", page, re.DOTALL)
     found = set()
     for path in sorted((RESULTS / "published").glob("*/records.jsonl.gz")):
         warm_ups = {record.arguments.get("warmup") for record in files.load_all([path.parent])}
