@@ -3,9 +3,10 @@
 
 python3 -m dataflow.cluster.check      writes results/evidence/cluster.json anew (make publish)
 
-Nothing is fitted to these layouts. The costs come from one node: those of campaigns, and for Ray Direct Transport with
-gloo those of tables of one node. What copies and page faults take comes from the runs themselves, and the rate of a
-link is the one that was set. Calls take the same time on all machines.
+No number is fitted to these times, but copies are fitted to the demo's flow on one node, which some of them have, and
+two assumptions were chosen after a comparison with them (docs/cluster.md). The costs come from one node: those of
+campaigns, and for Ray Direct Transport with gloo those of tables of one node. What copies and page faults take comes
+from the runs themselves, and the rate of a link is the one that was set. Calls take the same time on all machines.
 """
 
 import dataclasses
