@@ -137,11 +137,11 @@ def test_graphs_with_kept_memory_and_direct_transport_are_shown_if_they_were_mea
 
 
 def test_the_answers_have_the_measurement_whose_page_faults_were_nearest_to_the_assumed_ones():
-    def make(state, fault_seconds, **milliseconds):
+    def make(state, fault_seconds, table="headline", **milliseconds):
         checked = []
         for name, (predicted, measured) in milliseconds.items():
             item = SimpleNamespace(
-                configuration=name.replace("_", " "), table="headline", seconds=predicted
+                configuration=name.replace("_", " "), table=table, seconds=predicted
             )
             checked.append(SimpleNamespace(predicted=item, measured_seconds=measured))
         return SimpleNamespace(state=state, fault_seconds=fault_seconds, runs=1, checked=checked)
@@ -150,7 +150,8 @@ def test_the_answers_have_the_measurement_whose_page_faults_were_nearest_to_the_
     near = make("huge pages", 2.6e-7, **queues, graph_shm=(0.2, 0.3))
     far = make("as it is", 2.5e-6, **queues, graph_shm=(0.1, 0.1))
     incomplete = make("nothing", 1e-8, **queues, graph_shm=(0.1, None))
-    said = front_page.describe_nearest_check([far, near, incomplete])
+    small = make("other messages", 1e-7, table="own-flow", **queues, graph_shm=(0.1, 0.1))
+    said = front_page.describe_nearest_check([far, near, small, incomplete])
     assert said.startswith(
         "Where a page fault took 0.26 µs (huge pages; one run per configuration)"
     )
