@@ -580,6 +580,18 @@ def errors_with_kept_memory():
     return -100 * min(of_12_mb), 100 * min(to_one), 100 * max(to_one)
 
 
+@says("docs/cluster.md", "{} of {} runs with {} to {} actors had not settled after their warm-up")
+def fan_in_runs_that_had_not_settled():
+    actors = set()
+    settled = []
+    for result in find_all("published/fan-in", f"{SIMPLEST}{KEPT}"):
+        count = result.workload.sizes["actors"]
+        if count > 2:
+            actors.add(count)
+            settled += [run.settled for run in result.shown_runs]
+    return settled.count(False), len(settled), min(actors), max(actors)
+
+
 @says("docs/cluster.md", "smaller messages had {} to {} times fewer page faults than simulated")
 def page_faults_through_the_driver():
     smaller = find_checks("rollout-1", False, BASELINE) + find_checks("online-dpo", False, BASELINE)
