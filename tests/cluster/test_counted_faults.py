@@ -1,39 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate a layout also with the page faults that its runs have counted: what is wrong then has other reasons."""
+"""Simulate a layout also with the page faults that its runs have counted."""
 
 import pytest
 from made_records import make_record, make_run, rows_of
+from made_ways import MB, make_way_cost
 
 from dataflow.analysis.machine_costs import Rates
 from dataflow.analysis.result import Result
 from dataflow.cluster.check import check_result, count_simulated_faults
-from dataflow.cluster.costs import CallCost, LayoutCheck, SizedFaults, WayCalls, WayCost
+from dataflow.cluster.costs import CallCost, LayoutCheck, SizedFaults, WayCalls
 from dataflow.cluster.ways import Path
 from dataflow.flows.parser import parse_flow
 from dataflow.records.schema import ProcessCost
 from dataflow.report.cluster_forecast import checks_section
 from dataflow.report.render import MAX_PAGE_COLUMNS
 
-MB = 10**6
 FAULTS_PER_MB = 250.0  # of a message that is sent, and of one that is read
 
 
 def way_cost(path, **changes):
     """Return a cost with FAULTS_PER_MB, and without copies."""
-    values = {
-        "path": path,
-        "retains_memory": False,
-        "configuration": "store refs",
-        "machines": 3,
-        "iteration_bytes": MB,
-        "path_bytes": 2.0 * MB,
-        "path_copies": 5.0 * MB,
-        "copies": 0.0,
-        "faults": 2 * FAULTS_PER_MB,
-        "fixed_seconds": 0.0,
-        "smallest_bytes": MB,
-    }
-    return WayCost(**values | changes)
+    return make_way_cost(path, **{"copies": 0.0, "faults": 2 * FAULTS_PER_MB} | changes)
 
 
 def make_check(measured, simulated, with_counted):

@@ -4,13 +4,13 @@
 from math import inf
 
 import pytest
+from made_ways import MB, make_way_cost
 
 from dataflow.cluster.check import OF_CAMPAIGNS, OF_TABLES, make_forecast
 from dataflow.cluster.costs import (
     FORECAST,
     CallCost,
     SizedFaults,
-    WayCost,
     load_forecast,
     typical_machine,
 )
@@ -22,31 +22,13 @@ from dataflow.errors import RecordError
 from dataflow.flows.parser import parse_flow
 from dataflow.report.cluster_forecast import format_full
 
-MB = 10**6
+# On it, a byte is sent in 12 ns (three copies), and read in 8 ns (two copies).
 MACHINE = NodeMachine(pair_rate=100 * MB, memory_rate=inf, fault_seconds=1e-6, cores=inf)
 FLOW = parse_flow("rollout -> trainer: 1MB")
 
 
-def way_cost(path, **changes):
-    """Return a cost with which a byte is sent in 12 ns (three copies), and read in 8 ns (two copies), on MACHINE."""
-    values = {
-        "path": path,
-        "retains_memory": False,
-        "configuration": "store refs",
-        "machines": 3,
-        "iteration_bytes": MB,
-        "path_bytes": 2.0 * MB,
-        "path_copies": 5.0 * MB,
-        "copies": 2.0,
-        "faults": 0.0,
-        "fixed_seconds": 0.0,
-        "smallest_bytes": MB,
-    }
-    return WayCost(**values | changes)
-
-
 def test_copies_page_faults_and_the_rest_are_spread_over_the_bytes():
-    cost = way_cost(Path.REFERENCES, faults=1000.0, fixed_seconds=0.001)
+    cost = make_way_cost(Path.REFERENCES, faults=1000.0, fixed_seconds=0.001)
     work = cost.costs_on(MACHINE)
     copying = 2 * MB / (100 * MB) + 0.001
     assert work.send.seconds_of(MB) == pytest.approx(copying * 3 / 5 + 0.0005)
@@ -54,7 +36,7 @@ def test_copies_page_faults_and_the_rest_are_spread_over_the_bytes():
 
 
 def test_only_the_reader_of_a_direct_message_has_page_faults():
-    cost = way_cost(Path.STREAM, path_bytes=1.0 * MB, path_copies=1.0 * MB, faults=1000.0)
+    cost = make_way_cost(Path.STREAM, path_bytes=1.0 * MB, path_copies=1.0 * MB, faults=1000.0)
     work = cost.costs_on(MACHINE)
     assert work.send.seconds_of(MB) == pytest.approx(0.02)
     assert work.read.seconds_of(MB) == pytest.approx(0.021)
@@ -62,7 +44,7 @@ def test_only_the_reader_of_a_direct_message_has_page_faults():
 
 def test_smaller_messages_have_the_page_faults_of_their_size():
     smaller = [SizedFaults(MB // 100, 1 / 4096)]
-    cost = way_cost(Path.REFERENCES, copies=0.0, faults=2 * MB / 1024, smaller=smaller)
+    cost = make_way_cost(Path.REFERENCES, copies=0.0, faults=2 * MB / 1024, smaller=smaller)
     work = cost.costs_on(MACHINE).send
     per_byte = [work.seconds_of(size) / size for size in (MB // 100, MB // 10, MB, 10 * MB)]
     assert per_byte == pytest.approx([1e-6 / 4096, 2.5e-6 / 4096, 4e-6 / 4096, 4e-6 / 4096])
@@ -70,7 +52,7 @@ def test_smaller_messages_have_the_page_faults_of_their_size():
 
 def forecast_of(path, rollouts, trainers, nodes=1):
     case = Case(FLOW, Cluster(MACHINE, nodes, inf), "blocks", rollouts, trainers)
-    [found] = forecast(case, [way_cost(path)])
+    [found] = forecast(case, [make_way_cost(path)])
     return found
 
 
@@ -117,13 +99,13 @@ def test_the_resource_is_named_that_is_full_on_larger_clusters_only():
     case = Case(FLOW, Cluster(MACHINE, 1, inf), "blocks", rollouts=8, trainers=1)
     asked = Point(case, seconds=1.0, limit="the core of a rollout", share=0.5)
     larger = Point(case.resize(9), seconds=1.0, limit="the core of a trainer", share=0.9)
-    item = Forecast(way_cost(Path.REFERENCES), asked, larger)
+    item = Forecast(make_way_cost(Path.REFERENCES), asked, larger)
     assert format_full(item) == "9 on 2 nodes: the core of a trainer"
 
 
 def test_a_flow_without_rollouts_has_one_size():
     flow = parse_flow("a -> b: 1MB")
-    way = way_cost(Path.STREAM, path_copies=1.0 * MB)
+    way = make_way_cost(Path.STREAM, path_copies=1.0 * MB)
     [found] = forecast(Case(flow, Cluster(MACHINE, 1, inf), "pack"), [way])
     assert found.asked.seconds == pytest.approx(0.02)
     assert found.full_from == found.asked
